@@ -54,7 +54,7 @@ pub struct PauseState {
     /// Newest events of the step; only after a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<NotedEvent>>,
-    /// The same in words.
+    /// The state in words.
     pub text: String,
 }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 /// Ports after the default one that are tried.
 const PORTS_TRIED: u16 = 64;
 
-/// Where HTTP is served.
+/// State of the HTTP port.
 pub(super) enum Http {
     Off,
     Listens(std::net::TcpListener),

@@ -37,8 +37,8 @@ impl Oracle {
             .for_each(|values| drop(values.drain(..values.len() - 1)));
     }
 
-    /// Judges the whole device after a cut; its present content has to stay. Returns how many pages
-    /// lost what was acknowledged.
+    /// Compares the device after a cut with the values that it may have. From then on it may have
+    /// those alone that were found. Returns how many pages lost what was acknowledged.
     fn settle(&mut self, device: &[u8]) -> usize {
         let mut undone = 0;
         for (page, (found, values)) in device.chunks(PAGE).zip(&mut self.0).enumerate() {

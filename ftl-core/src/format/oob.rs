@@ -62,7 +62,7 @@ impl Role {
         self as usize
     }
 
-    /// Returns the number in records.
+    /// Returns the role's code in an OOB record.
     #[inline]
     pub(crate) const fn byte(self) -> u8 {
         self as u8

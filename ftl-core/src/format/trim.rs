@@ -5,7 +5,8 @@ use super::bytes::array_at;
 use super::oob::COUNTER_FOUND_MAX;
 use crate::int::{index, to_u32};
 
-/// `count` pages from `lpn` on have no content older than `ver`.
+/// Versions below `ver` of `count` pages from `lpn` on are void: without a newer one, a page reads
+/// as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimRange {
     /// First logical page.

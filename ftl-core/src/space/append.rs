@@ -361,7 +361,8 @@ impl Space {
         Ok((next, self.room(stream), open.epoch))
     }
 
-    /// Returns the first page of a block that is not programmed, and the length of that gap.
+    /// Returns the block's first unprogrammed page, and the number of unprogrammed pages in a row
+    /// from there on.
     #[cold]
     pub(super) fn first_gap(&self, block: Pbn) -> (Ppn, u32) {
         let geometry = self.geometry();

@@ -119,8 +119,8 @@ impl OpenBlock {
         pairs.filter(|_| !self.is_slc)
     }
 
-    /// Records that `count` more pages are programmed, the last of them with number `last`; `span`
-    /// of the pairing.
+    /// Records that `count` more pages are programmed. `last` is the number of the last program,
+    /// `span` that of the pairing.
     #[inline(always)]
     pub(super) fn note(&mut self, count: u32, last: u64, span: u32) {
         debug_assert!(

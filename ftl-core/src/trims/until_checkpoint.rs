@@ -1,4 +1,4 @@
-//! Trim records until two complete checkpoints have begun after them, so that either of these may
+//! Trim records, each kept until two complete checkpoints have begun after it: one of the two may
 //! be lost.
 
 use super::pages::TrimPages;

@@ -67,7 +67,7 @@ impl Pairing {
     /// word line. Translation layers keep the numbers of as many programs.
     pub(crate) const SPAN_MAX: u8 = 15;
 
-    /// The rules with a name and no further argument, except those of more than two bits.
+    /// The rules whose name is the whole rule. Those with a number of bits are parsed apart.
     const NAMED: [(&'static str, Pairing); 6] = [
         ("none", Pairing::None),
         ("adjacent", Pairing::Adjacent),

@@ -4,7 +4,7 @@ use crate::addr::Ppn;
 use crate::rng::SplitMix;
 use crc32c::crc32c;
 
-/// The readable parts of a page; replaces the ECC of a real part.
+/// What of a page can be read; stands in for the ECC of a real chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Health {
     /// Everything.

@@ -24,7 +24,7 @@ pub enum Length {
 /// The visited share of a sweep's places: `taken` of `of`, chosen by the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Places visited on average of every `of`.
+    /// Out of every `of` places, how many are visited on average.
     pub taken: u64,
     /// Places among which `taken` are drawn; at least 1.
     pub of: u64,

@@ -220,8 +220,8 @@ impl Image<'_> {
     }
 }
 
-/// Returns the failure for a write cache whose header contradicts itself; `named` begins with the
-/// shard.
+/// Returns the failure for a write cache whose header contradicts itself. `named` names the shard
+/// in front of the reason; it is empty for a device with one.
 pub fn damaged(image: &Path, named: &str, why: &str) -> Failure {
     let message = format!(
         "{}: damaged: {named}the header of its write cache contradicts itself ({why}); restore the \

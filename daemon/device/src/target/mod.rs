@@ -14,7 +14,7 @@ use std::net::IpAddr;
 pub enum Target {
     /// A ublk device by number.
     Ublk(u32),
-    /// The kernel's NBD client by number, fed by our own server.
+    /// `/dev/nbdN`: the kernel's NBD client N, connected to our own server.
     NbdKernel(u32),
     /// An NBD server on a unix socket or a TCP address.
     Nbd(NbdUri),

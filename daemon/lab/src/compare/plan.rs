@@ -44,7 +44,7 @@ pub(super) fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
 /// Reads a plan of any version.
 ///
 /// # Errors
-/// The file cannot be read, or has something else.
+/// The file cannot be read, or is not a plan.
 pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
     let (name, text) = match path.to_str() {
         Some("-") => {

@@ -37,11 +37,12 @@ pub(super) struct Cursor<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenUnit {
     pub(super) unit: u32,
-    /// Its place in contents by slot.
+    /// Index of the unit in lists by slot.
     pub(super) slot: u32,
     /// The durable content, then newer ones, then damaged ones.
     pub(super) candidates: Vec<Content>,
-    /// Requests that wrote the candidates; 0 for the durable one, none for the damaged ones.
+    /// Requests that wrote the candidates; 0 for the durable one. The damaged ones, at the end, have
+    /// no entry.
     pub(super) requests: Vec<u64>,
     /// Index of the newest acknowledged content.
     pub(super) newest: u32,

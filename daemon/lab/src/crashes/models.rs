@@ -1,6 +1,6 @@
 //! Which states a power cut leaves at a point: one by the model `prefix`, many by the model
-//! `cache`. A model chooses among whole contents of a unit; a content that nobody wrote, such as a
-//! torn one, is made in `timeline.rs`; `cursor.rs` knows which are durable.
+//! `cache`. A model chooses among contents of a unit: the whole ones are from `timeline.rs`, the
+//! damaged ones of `--loss` from `losses.rs`; `cursor.rs` knows which are durable.
 
 use super::case::Case;
 use super::content::{Content, Contents};

@@ -374,7 +374,8 @@ fn a_start_that_fails_leaves_no_image() {
     assert!(host.image("default").exists());
 }
 
-/// At the default log level, too: nothing is created before the address is known to be free.
+/// The error is one line, with messages of the log level `info` on, and nothing is created before
+/// the address is known to be free.
 #[test]
 fn an_address_that_cannot_be_had_is_one_line() {
     let host = Host::new();

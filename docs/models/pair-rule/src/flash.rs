@@ -390,7 +390,7 @@ pub enum EraseCut {
     NotStarted,
     /// These pages can be read as before, the others no longer.
     Mixed(u16),
-    /// Every page reads blank, and what is programmed next does not hold.
+    /// Every page reads blank, but pages that are programmed next may be lost.
     LooksBlank,
     /// The erase completed.
     Complete,

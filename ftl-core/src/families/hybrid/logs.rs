@@ -17,7 +17,7 @@ pub(crate) type LogStream = u32;
 pub(crate) struct LogBlock {
     pub(crate) block: Pbn,
     /// Its number in the order of creation.
-    age: u64,
+    created: u64,
     /// The stream that filled it; `None` if a mount found it.
     pub(crate) stream: Option<LogStream>,
     /// Pages programmed into it.
@@ -50,11 +50,11 @@ pub(crate) struct LogBlocks {
     /// Physical page by logical page.
     map: FxHashMap<Lpn, Ppn>,
     blocks: FxHashMap<Pbn, LogBlock>,
-    /// By age, the oldest first.
-    by_age: BTreeMap<u64, Pbn>,
+    /// The oldest first.
+    by_creation: BTreeMap<u64, Pbn>,
     /// Blocks by stream, the oldest first.
     streams: FxHashMap<LogStream, Vec<Pbn>>,
-    next_age: u64,
+    last_created: u64,
     reclaimed: u64,
     /// Pages in log blocks by logical block.
     by_owner: FxHashMap<Lbn, u32>,
@@ -66,9 +66,9 @@ impl LogBlocks {
             pages_per_block,
             map: FxHashMap::default(),
             blocks: FxHashMap::default(),
-            by_age: BTreeMap::new(),
+            by_creation: BTreeMap::new(),
             streams: FxHashMap::default(),
-            next_age: 0,
+            last_created: 0,
             reclaimed: 0,
             by_owner: FxHashMap::default(),
         }
@@ -95,7 +95,7 @@ impl LogBlocks {
 
     /// Returns every log block, the oldest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &LogBlock> {
-        self.by_age.values().map(|block| &self.blocks[block])
+        self.by_creation.values().map(|block| &self.blocks[block])
     }
 
     /// Returns the log block, if the block is one.
@@ -169,21 +169,21 @@ impl LogBlocks {
 
     fn block_for(&mut self, block: Pbn, stream: Option<LogStream>) -> &mut LogBlock {
         let Self {
-            by_age,
+            by_creation,
             streams,
-            next_age,
+            last_created,
             reclaimed,
             ..
         } = self;
         self.blocks.entry(block).or_insert_with(|| {
-            *next_age += 1;
-            by_age.insert(*next_age, block);
+            *last_created += 1;
+            by_creation.insert(*last_created, block);
             if let Some(stream) = stream {
                 streams.entry(stream).or_default().push(block);
             }
             LogBlock {
                 block,
-                age: *next_age,
+                created: *last_created,
                 stream,
                 written: 0,
                 valid: 0,
@@ -231,7 +231,7 @@ impl LogBlocks {
         let Some(log) = self.blocks.remove(&block) else {
             return;
         };
-        let listed = self.by_age.remove(&log.age);
+        let listed = self.by_creation.remove(&log.created);
         assert_eq!(
             listed,
             Some(block),
@@ -281,7 +281,7 @@ impl LogBlocks {
         let listed = self.streams.values().map(Vec::capacity);
         hash_bytes::<Lpn, Ppn>(self.map.capacity())
             + hash_bytes::<Pbn, LogBlock>(self.blocks.capacity())
-            + tree_bytes::<u64, Pbn>(self.by_age.len())
+            + tree_bytes::<u64, Pbn>(self.by_creation.len())
             + associated.map(vec_bytes::<(Lbn, u32)>).sum::<u64>()
             + hash_bytes::<LogStream, Vec<Pbn>>(self.streams.capacity())
             + listed.map(vec_bytes::<Pbn>).sum::<u64>()

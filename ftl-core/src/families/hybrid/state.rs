@@ -121,7 +121,7 @@ impl<P: Policy> Hybrid<P> {
     }
 
     /// Reads the records of a stream's newest block from its end, until the page is found. Returns
-    /// their number.
+    /// how many were read.
     pub(super) fn scan_log(
         &mut self,
         space: &mut Space,

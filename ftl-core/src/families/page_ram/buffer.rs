@@ -196,7 +196,8 @@ impl WriteBuffer {
             + vec_bytes::<u32>(self.free.capacity())
             + vec_bytes::<Lpn>(self.run.capacity())
             + tree_bytes::<u32, Entry>(self.pages.len());
-        // The data grows by doubling; a run is at most a block.
+        // A vector that grows by doubling has at most twice what it needs: the pages of the buffer,
+        // and a run of at most a block.
         let most = (2 * pages + 2 * block_pages) * (page + 4)
             + 8 * pages
             + tree_most::<u32, Entry>(pages)

@@ -224,8 +224,8 @@ impl<P: Policy> PagedMap<P> {
         Ok(())
     }
 
-    /// Returns the mapping pages for which neither the version that the checkpoint names nor a
-    /// newer one was found.
+    /// Returns the mapping pages that the checkpoint names, of which the scan found neither that
+    /// version nor one programmed since the checkpoint began.
     pub(super) fn missing(&self, base: &Content, window: &Window) -> HashSet<u32> {
         let is_found = |vtpn: &u32, ppn: Ppn| {
             let mut versions = window.maps.get(vtpn).into_iter().flatten();

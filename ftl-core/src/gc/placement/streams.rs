@@ -112,7 +112,7 @@ impl DataStreams {
             0
         };
         let mut lane_of_stream = vec![NO_LANE; space.streams()];
-        // With one stream for all, the number is that of the host.
+        // If copies share the streams of the host, a stream has the lane number of the host.
         for (lane, stream) in (0u16..).zip(host_streams.iter().chain(&copy_streams)) {
             let known = &mut lane_of_stream[*stream];
             *known = u16::min(*known, lane);

@@ -66,19 +66,19 @@ pub trait Policy: Send {
 
     /// Returns whether the policy needs a call for every page: `stream_of_write` with a single
     /// stream too, exactly one `stream_of_copy` per page, and `on_invalidate`, `on_seal` and
-    /// `on_erase`. Without, simulations are faster. Of the policies of ftld, those that choose
+    /// `on_erase`. Simulations of those that do not are faster. Of the policies of ftld, those that choose
     /// streams and victims together have these calls, those of one or the other have not.
     fn needs_every_page(&self) -> bool {
         true
     }
 
-    /// Returns whether the policy reads [`DataBlock::age`]. Without, it is the largest number.
+    /// Returns whether the policy reads [`DataBlock::age`]. If not, it is the largest number.
     fn needs_age(&self) -> bool {
         true
     }
 
     /// Returns whether the policy reads [`HostWrite::replaces`] and [`HostWrite::lifespan`].
-    /// Without, they are `None`, and no write is looked up for them.
+    /// If not, both are `None`, and no write is looked up.
     fn needs_replaced(&self) -> bool {
         true
     }

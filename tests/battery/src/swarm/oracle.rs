@@ -59,7 +59,7 @@ pub struct Oracle {
     /// The durable and current value of pages with only one.
     settled: Vec<u64>,
     open: BTreeMap<u32, Open>,
-    /// Every earlier value of a page, if the cost needs it.
+    /// Every earlier value of each page; empty unless `cost` allows older values.
     history: BTreeMap<u32, Vec<u64>>,
 }
 
@@ -228,7 +228,7 @@ impl Oracle {
         possible
     }
 
-    /// Returns the value in a page of this run.
+    /// Returns the value that a page has, as this run wrote it.
     ///
     /// # Errors
     /// The page has another page's content, a mixture, or bytes that were never written.

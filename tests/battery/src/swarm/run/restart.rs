@@ -182,7 +182,6 @@ impl<'p, W: World> Runner<'p, W> {
     /// Mounts until the device serves.
     pub(super) fn restart(&mut self, restart: &'p Restart) -> Verdict {
         if let Some(how) = restart.crash {
-            // After a clean shutdown a crash cannot lose anything.
             self.crash(
                 how,
                 if self.power_lost {
@@ -282,7 +281,8 @@ impl<'p, W: World> Runner<'p, W> {
         }
     }
 
-    /// Records a cut inside a mount: cuts at one page, and bad blocks for the next opening.
+    /// If power failed in a mount, counts another cut at the same logical page, and keeps the number
+    /// of bad blocks for the next opening.
     fn note_cut_in_mount(&mut self, is_cut: bool, bad: usize) {
         if is_cut {
             self.bad_before = self.failing.map(|_| bad);
