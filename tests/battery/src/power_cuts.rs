@@ -307,7 +307,12 @@ fn striped(rig: &Rig, verdicts: &mut Verdicts) {
 /// A device with a quarter of its blocks in SLC mode, over two dies or over four planes that
 /// operate together. The size is such that every page of the host passes through the region, and is
 /// folded.
-pub(crate) fn slc_rig(scheme: &'static Scheme, cells: Cells, on_planes: bool, budget: &Budget) -> Rig {
+pub(crate) fn slc_rig(
+    scheme: &'static Scheme,
+    cells: Cells,
+    on_planes: bool,
+    budget: &Budget,
+) -> Rig {
     let one = cells.profile();
     let geometry = match on_planes {
         true => Geometry {

@@ -31,7 +31,6 @@ mod traces;
 pub use args::CompareArgs;
 use ftld_kit::convert::to_u64;
 pub use repeat::repeat;
-pub(crate) use sweep::Sweep;
 
 use crate::replay::{Job, Row, Summary};
 use append::Appended;
