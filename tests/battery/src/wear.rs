@@ -169,9 +169,17 @@ pub fn worn_out(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) 
         verdicts.note(notes);
     }
     for rig in rigs_with_region(scheme, cells, verdicts.budget()) {
+        let mut notes = Vec::new();
         verdicts.case(&format!("{}/worn_out", rig.path()), || {
-            reaches_its_end(&rig).map(|_| ())
+            let (load, bad) = reaches_its_end(&rig)?;
+            notes.push(format!(
+                "{}: read-only after {} writes, {bad} blocks bad",
+                rig.path(),
+                load.writes
+            ));
+            Ok(())
         });
+        verdicts.note(notes);
     }
 }
 

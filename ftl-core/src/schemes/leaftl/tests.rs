@@ -325,7 +325,12 @@ fn lost_pages_near_predictions_cost_themselves_alone() {
         ("4", Health::DataLost),
         ("16", Health::OobLost),
     ] {
-        let config = config(&[("leaftl.gamma", gamma), ("leaftl.buffer", "262144")]);
+        // Sorted batches are what approximate segments are learned from.
+        let config = config(&[
+            ("leaftl.gamma", gamma),
+            ("leaftl.ack", "buffer"),
+            ("leaftl.buffer", "262144"),
+        ]);
         let mut device = format(&config);
         let page = device.chip().geometry().page_len();
         let mut last = vec![0; PAGES as usize];
