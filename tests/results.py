@@ -26,8 +26,8 @@ HEAD = """\
 # Results
 
 Written by `tests/results.py` from the files in `tests/results/`; do not edit. Each row is the last
-recorded run of a suite: the commit that was measured or that recorded it, and the outcome. The name
-leads to the command and all figures. [TESTING](TESTING.md) explains the methods.
+recorded run of a suite: the measured or recording commit, and the outcome. [TESTING](TESTING.md)
+explains the methods.
 
 | suite | state | outcome |
 |---|---|---|
