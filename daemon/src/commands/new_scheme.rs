@@ -80,10 +80,16 @@ pub(crate) fn new_scheme(
         let files: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
         return print_json("new-scheme", json!({"folder": name, "files": files}));
     }
+    let beside = match parts {
+        Parts::Map => format!("pagemap,{name}"),
+        Parts::Policy | Parts::Both => {
+            format!("{name} --set gc.policy=greedy,{}", name.replace('-', "_"))
+        }
+    };
     print(&format!(
-        "{name}: a scheme in a crate of its own; edit {edit}\n  \
+        "{name}: a scheme in a crate of its own; edit {edit}. The first build takes minutes.\n  \
          cd {name} && cargo test -- --nocapture              judge it\n  \
-         cargo run --release --features program -- compare uniform --scheme pagemap,{name}\n"
+         cargo run --release --features program -- compare uniform zipf --size 256MiB --scheme {beside}\n"
     ))
 }
 

@@ -4,7 +4,7 @@ use crate::classes::Classes;
 use crate::parallel::in_parallel;
 use crate::rig::Cells;
 use crate::verdicts::{Budget, Failure, Length, Verdicts};
-use crate::{conformance, host_crashes, power_cuts, swarm, wear};
+use crate::{conformance, host_crashes, place, power_cuts, swarm, wear};
 use ftl_core::author::contract;
 use ftl_core::schemes::Scheme;
 use std::fmt::{self, Display};
@@ -267,7 +267,12 @@ impl Score {
     /// battery is one of them only if no case of it broke such a contract.
     pub fn broken(&self) -> Vec<Broken> {
         let failures = || self.lines.iter().flat_map(|line| &line.failures);
-        let of_author = contract::ALL.into_iter().filter_map(|contract| {
+        let gets = |failure: &Failure| failure.contract() == Some(contract::GET);
+        let is_get_broken = failures().any(gets);
+        // By default `replace` calls `get` and `set`.
+        let of_itself = |contract: &&str| *contract != contract::REPLACE || !is_get_broken;
+        let all = contract::ALL.into_iter().filter(of_itself);
+        let of_author = all.filter_map(|contract| {
             let failure = failures().find(|failure| failure.contract() == Some(contract));
             failure.cloned().map(|failure| Broken { contract, failure })
         });
@@ -314,7 +319,8 @@ impl Display for Score {
             writeln!(f, "  not judged because of that: {}", not_judged.join(", "))?;
         }
         let lines: Vec<String> = self.lines.iter().map(Line::to_string).collect();
-        f.write_str(&lines.join("\n"))
+        writeln!(f, "{}", lines.join("\n"))?;
+        f.write_str("  (whether data is safe, not how much is written: `compare` shows that)")
     }
 }
 
@@ -361,9 +367,9 @@ fn run_all(scheme: &'static Scheme, batteries: &[Battery], budget: &Budget) -> S
         scheme: scheme.name,
         lines: Vec::new(),
     };
-    // Each failure is a line of the score: a panic with its backtrace says nothing more.
+    // Each failure is a line of the score, which has the place of a panic.
     let hook = take_hook();
-    set_hook(Box::new(|_| {}));
+    set_hook(Box::new(place::note));
     for battery in batteries.iter().copied() {
         let began = Instant::now();
         let verdicts = battery.run(scheme, budget);
@@ -378,5 +384,8 @@ fn run_all(scheme: &'static Scheme, batteries: &[Battery], budget: &Budget) -> S
     }
     set_hook(hook);
     println!("{score}");
+    if score.cases() == 0 {
+        println!("  there is no such case: {CASE}=BATTERY:CASE, as a failure prints it");
+    }
     score
 }

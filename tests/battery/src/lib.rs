@@ -58,6 +58,7 @@ mod judge;
 pub mod model;
 pub mod parallel;
 pub mod payload;
+mod place;
 pub mod plan_text;
 pub mod power_cuts;
 pub mod rig;

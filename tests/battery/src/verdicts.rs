@@ -3,6 +3,7 @@
 //! A case has a path, `scheme/cells/workload/...`. A failure names the path of its case and a
 //! command that runs this case alone. A battery with the same [`Budget`] runs the same cases.
 
+use crate::place;
 use ftl_core::Params;
 use ftl_core::author::contract;
 use nand_model::SplitMix;
@@ -314,7 +315,9 @@ impl Verdicts {
 pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    format!("panic: {}", text.unwrap_or_default())
+    let place = place::take().map(|place| format!(" ({place})"));
+    let (text, place) = (text.unwrap_or_default(), place.unwrap_or_default());
+    format!("panic: {text}{place}")
 }
 
 #[cfg(test)]

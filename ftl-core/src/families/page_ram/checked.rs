@@ -26,8 +26,7 @@ impl<M: PageMap> PageMap for Checked<M> {
     fn get(&self, lpn: Lpn) -> Option<Ppn> {
         let (got, given) = (self.map.get(lpn), self.given[lpn.index()]);
         contract::check(got == given, contract::GET, || {
-            let place =
-                |ppn: Option<Ppn>| ppn.map_or("no place".into(), |ppn| format!("PPN {ppn}"));
+            let place = |ppn: Option<Ppn>| ppn.map_or("None".into(), |ppn| format!("PPN {ppn}"));
             let (got, given) = (place(got), place(given));
             format!("page {lpn} has {got}, set gave {given}")
         });

@@ -148,8 +148,7 @@ impl<C: MapCache> Cached<C> {
     fn check(&self, lpn: u32, got: Option<Option<Ppn>>) -> Option<Option<Ppn>> {
         if let (Some(got), Some(given)) = (got, self.given.get(lpn as usize)) {
             contract::check(got == *given, contract::CACHE, || {
-                let place =
-                    |ppn: &Option<Ppn>| ppn.map_or("no place".into(), |p| format!("PPN {p}"));
+                let place = |ppn: &Option<Ppn>| ppn.map_or("None".into(), |p| format!("PPN {p}"));
                 format!(
                     "page {lpn} has {}, it was given {}",
                     place(&got),
