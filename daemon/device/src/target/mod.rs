@@ -125,7 +125,11 @@ impl fmt::Display for Target {
             Target::NbdKernel(number) => write!(f, "/dev/nbd{number}"),
             Target::Nbd(uri) => uri.fmt(f),
             Target::VhostUser(path) => {
-                write!(f, "{VHOST_USER}{}", encode_percent(path.as_os_str().as_bytes()))
+                write!(
+                    f,
+                    "{VHOST_USER}{}",
+                    encode_percent(path.as_os_str().as_bytes())
+                )
             }
         }
     }
@@ -214,7 +218,10 @@ mod tests {
             ("nbd:///x", "host is missing"),
             ("vhost-user://vu", "write vhost-user:///PATH"),
             ("vhost-user:///%00", "zero byte"),
-            (&format!("vhost-user:///{}", "x".repeat(107)), "choose a shorter one"),
+            (
+                &format!("vhost-user:///{}", "x".repeat(107)),
+                "choose a shorter one",
+            ),
         ] {
             let failure = Target::parse(text).unwrap_err();
             assert!(failure.message.contains(part), "{text}: {failure}");

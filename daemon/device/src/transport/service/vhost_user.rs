@@ -36,12 +36,12 @@ impl VhostUser {
         let stop = Arc::new(EventFd::from_flags(flags).map_err(|errno| failed(errno.into()))?);
         let (file, listener) = unix_socket::bind(path, BACKLOG).map_err(failed)?;
         let (stopped, serial) = (stop.clone(), context.name.to_owned());
-        let serve = move || {
+        let work = move || {
             serve(&listener, &*device, &serial, &stopped);
             // The file goes first: no front-end connects in vain.
             drop((file, listener));
         };
-        let worker = Worker::spawn("ftld-vhost", serve).map_err(failed)?;
+        let worker = Worker::spawn("ftld-vhost", work).map_err(failed)?;
         Ok(VhostUser {
             target,
             stop,

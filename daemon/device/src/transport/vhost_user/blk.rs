@@ -54,8 +54,7 @@ const STATUS_UNSUPP: u8 = 2;
 /// volatile cache.
 pub(super) fn features(device: &dyn BlockDevice) -> u64 {
     let has = |is: bool, feature: u64| if is { feature } else { 0 };
-    let always =
-        F_SIZE_MAX | F_SEG_MAX | F_BLK_SIZE | F_TOPOLOGY | F_PROTOCOL | F_VERSION_1;
+    let always = F_SIZE_MAX | F_SEG_MAX | F_BLK_SIZE | F_TOPOLOGY | F_PROTOCOL | F_VERSION_1;
     always
         | has(device.has_volatile_cache(), F_FLUSH)
         | has(device.read_only(), F_READ_ONLY)
@@ -79,7 +78,13 @@ pub(super) fn config(device: &dyn BlockDevice) -> [u8; CONFIG] {
     put(34, &1u16.to_le_bytes());
     // One range a request, so that the kernel and the device count alike.
     let (sectors, granularity) = (u32::MAX >> 9, device.physical_block() / 512);
-    for (at, number) in [(36, sectors), (40, 1), (44, granularity), (48, sectors), (52, 1)] {
+    for (at, number) in [
+        (36, sectors),
+        (40, 1),
+        (44, granularity),
+        (48, sectors),
+        (52, 1),
+    ] {
         put(at, &number.to_le_bytes());
     }
     put(56, &[1]);

@@ -216,12 +216,12 @@ impl<'a> Connection<'a> {
     fn serve(&mut self, mut message: Message) -> Result<(), CloseReason> {
         match message.request {
             GET_FEATURES => {
-                message.exactly::<0>()?;
+                message.no_payload()?;
                 self.reply(&message, &self.offered.to_le_bytes())?;
             }
             SET_FEATURES => self.accept(&message)?,
             GET_PROTOCOL_FEATURES => {
-                message.exactly::<0>()?;
+                message.no_payload()?;
                 self.reply(&message, &(P_BACKEND_REQ | P_CONFIG).to_le_bytes())?;
             }
             SET_PROTOCOL_FEATURES => {
@@ -229,9 +229,9 @@ impl<'a> Connection<'a> {
                     return Err(message.fault("a protocol feature that is not offered"));
                 }
             }
-            SET_OWNER => drop(message.exactly::<0>()?),
+            SET_OWNER => message.no_payload()?,
             RESET_OWNER => {
-                message.exactly::<0>()?;
+                message.no_payload()?;
                 self.stop_ring()?;
             }
             SET_BACKEND_REQ_FD => self._backend_requests = Some(message.file()?),
@@ -301,7 +301,9 @@ impl<'a> Connection<'a> {
         let config = blk::config(self.device);
         space[..config.len()].copy_from_slice(&config);
         let end = u64::from(offset) + u64::from(size);
-        let part = usize::try_from(end).ok().and_then(|end| space.get(offset as usize..end));
+        let part = usize::try_from(end)
+            .ok()
+            .and_then(|end| space.get(offset as usize..end));
         let part = part.ok_or_else(|| message.fault("beyond the configuration space"))?;
         self.reply(message, &[&payload[..12], part].concat())
     }
@@ -354,7 +356,9 @@ fn event(message: &mut Message) -> Result<Option<File>, CloseReason> {
         _ => return Err(message.fault(ONE_QUEUE)),
     }
     let file = File::from(message.file()?);
-    let meta = file.metadata().map_err(CloseReason::io("inspect an event"))?;
+    let meta = file
+        .metadata()
+        .map_err(CloseReason::io("inspect an event"))?;
     // Event descriptors have no type.
     if !meta.file_type().is_fifo() && meta.mode() & FILE_TYPE != 0 {
         return Err(message.fault("its descriptor is neither an event nor a pipe"));

@@ -46,7 +46,9 @@ impl Memory {
         for (file, bytes) in files.zip(payload[HEAD..].chunks_exact(REGION)) {
             let [guest, len, front_end, offset] =
                 [0, 8, 16, 24].map(|at| u64::from_le_bytes(le_bytes(bytes, at)));
-            let meta = file.metadata().map_err(CloseReason::io("inspect a memory region"))?;
+            let meta = file
+                .metadata()
+                .map_err(CloseReason::io("inspect a memory region"))?;
             if !meta.is_file() {
                 return Err(message.fault("a memory region is not a file"));
             }
@@ -75,7 +77,10 @@ impl Memory {
             let at = address.checked_sub(start)?;
             (at.checked_add(len)? <= region.len).then_some(region.offset + at)
         };
-        let mut found = self.0.iter().filter_map(|region| Some((&region.file, within(region)?)));
+        let mut found = self
+            .0
+            .iter()
+            .filter_map(|region| Some((&region.file, within(region)?)));
         found.next().ok_or(CloseReason::Outside { address, len })
     }
 

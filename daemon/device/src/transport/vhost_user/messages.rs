@@ -57,8 +57,13 @@ impl Message {
 
     /// Returns the payload of a message that has exactly this many bytes.
     pub(super) fn exactly<const N: usize>(&self) -> Result<[u8; N], CloseReason> {
-        let payload = self.payload.as_slice().try_into();
+        let payload = <[u8; N]>::try_from(self.payload.as_slice());
         payload.map_err(|_| self.fault("its payload has another size"))
+    }
+
+    /// Checks that there is no payload.
+    pub(super) fn no_payload(&self) -> Result<(), CloseReason> {
+        self.exactly::<0>().map(|_| ())
     }
 
     /// Returns the payload as one number.
@@ -102,8 +107,7 @@ impl<'a> Channel<'a> {
         let deadline = Instant::now() + STALL;
         let (mut header, mut files) = ([0; HEADER], Vec::new());
         self.fill(&mut header, &mut files, deadline, true)?;
-        let [request, flags, size] =
-            [0, 4, 8].map(|at| u32::from_le_bytes(le_bytes(&header, at)));
+        let [request, flags, size] = [0, 4, 8].map(|at| u32::from_le_bytes(le_bytes(&header, at)));
         let mut message = Message {
             request,
             payload: Vec::new(),
@@ -112,7 +116,9 @@ impl<'a> Channel<'a> {
         if flags & VERSION_MASK != VERSION || flags & REPLY != 0 {
             return Err(message.fault("its flags are not those of a request of version 1"));
         }
-        let size = usize::try_from(size).ok().filter(|size| *size <= PAYLOAD_MAX);
+        let size = usize::try_from(size)
+            .ok()
+            .filter(|size| *size <= PAYLOAD_MAX);
         let size = size.ok_or_else(|| message.fault("its payload is too long"))?;
         message.payload.resize(size, 0);
         self.fill(&mut message.payload, &mut files, deadline, false)?;
@@ -172,7 +178,11 @@ impl<'a> Channel<'a> {
         bytes.extend(payload);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            match send(&self.socket, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(
+                &self.socket,
+                rest,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
                 Ok(sent) => rest = &rest[sent..],
                 Err(Errno::AGAIN) => self.wait(PollFlags::POLLOUT, deadline)?,
                 Err(Errno::INTR) => {}

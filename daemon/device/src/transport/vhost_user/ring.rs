@@ -60,7 +60,9 @@ pub(super) struct Chain {
 impl Ring {
     /// Sets the number of entries.
     pub(super) fn set_size(&mut self, size: u32) -> Result<(), CloseReason> {
-        let size = u16::try_from(size).ok().filter(|size| size.is_power_of_two());
+        let size = u16::try_from(size)
+            .ok()
+            .filter(|size| size.is_power_of_two());
         let size = size.filter(|size| *size <= SIZE_MAX);
         self.size = size.ok_or(CloseReason::Ring("its size is no power of two up to 1024"))?;
         Ok(())
@@ -79,7 +81,9 @@ impl Ring {
     fn addresses(&self) -> Result<Addresses, CloseReason> {
         let is_set = self.size > 0;
         let addresses = self.addresses.filter(|_| is_set);
-        addresses.ok_or(CloseReason::Ring("it is kicked before its size and addresses"))
+        addresses.ok_or(CloseReason::Ring(
+            "it is kicked before its size and addresses",
+        ))
     }
 
     /// Takes the next request from the available ring: the number of its first descriptor.
@@ -106,7 +110,9 @@ impl Ring {
         let (mut chain, mut at) = (Chain::default(), head);
         for _ in 0..self.size {
             if at >= self.size {
-                return Err(CloseReason::Ring("a descriptor's number is beyond the table"));
+                return Err(CloseReason::Ring(
+                    "a descriptor's number is beyond the table",
+                ));
             }
             let mut bytes = [0; DESCRIPTOR as usize];
             let address = offset(table, DESCRIPTOR * u64::from(at))?;
@@ -131,7 +137,9 @@ impl Ring {
             }
             at = u16::from_le_bytes(le_bytes(&bytes, 14));
         }
-        Err(CloseReason::Ring("a chain has more descriptors than the queue"))
+        Err(CloseReason::Ring(
+            "a chain has more descriptors than the queue",
+        ))
     }
 
     /// Returns a finished request to the driver, of which the first `written` writable bytes are
@@ -142,7 +150,9 @@ impl Ring {
         head: u16,
         written: u32,
     ) -> Result<(), CloseReason> {
-        let Addresses { used, available, .. } = self.addresses()?;
+        let Addresses {
+            used, available, ..
+        } = self.addresses()?;
         let number = match self.next_used {
             Some(number) => number,
             None => read_u16(memory, offset(used, 2)?)?,
@@ -212,7 +222,11 @@ fn read_u16(memory: &Memory, address: u64) -> Result<u16, CloseReason> {
 impl Chain {
     /// Splits the last writable byte off, for the status; returns its address.
     pub(super) fn split_status(&mut self) -> Result<u64, CloseReason> {
-        let last = self.writable.iter_mut().rev().find(|segment| segment.len > 0);
+        let last = self
+            .writable
+            .iter_mut()
+            .rev()
+            .find(|segment| segment.len > 0);
         let last = last.ok_or(CloseReason::Ring("a request has no room for its status"))?;
         last.len -= 1;
         offset(last.address, u64::from(last.len))

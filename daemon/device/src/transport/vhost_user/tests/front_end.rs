@@ -1,9 +1,9 @@
 //! A front-end with its guest's driver.
 
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -44,11 +44,17 @@ pub(super) struct FrontEnd {
 }
 
 pub(super) fn u64s(numbers: &[u64]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
 }
 
 pub(super) fn u32s(numbers: &[u32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
 }
 
 /// The messages of a front-end that starts its queue.
@@ -75,7 +81,9 @@ impl FrontEnd {
         let memory = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
         memory.set_len(LEN).unwrap();
         let event = || EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         FrontEnd {
             socket,
             memory,
@@ -132,7 +140,12 @@ impl FrontEnd {
         if !files.is_empty() {
             assert!(control.push(SendAncillaryMessage::ScmRights(files)));
         }
-        let _ = sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
+        let _ = sendmsg(
+            &self.socket,
+            &[IoSlice::new(bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        );
     }
 
     /// Sends a message, and returns the payload of its reply.
@@ -168,7 +181,10 @@ impl FrontEnd {
     pub(super) fn descriptor(&self, number: u16, address: u64, len: u32, flags: u16, next: u16) {
         let bytes = [u64s(&[address]), u32s(&[len])].concat();
         let tail = [flags.to_le_bytes(), next.to_le_bytes()].concat();
-        self.put(DESCRIPTORS + 16 * u64::from(number), &[bytes, tail].concat());
+        self.put(
+            DESCRIPTORS + 16 * u64::from(number),
+            &[bytes, tail].concat(),
+        );
     }
 
     /// Writes a chain from descriptor `head` on: offset in the memory, length, whether the device
@@ -207,7 +223,8 @@ impl FrontEnd {
         }
         let entry = self.get(USED + 4 + 8 * u64::from(self.seen % SIZE), 8);
         self.seen = self.seen.wrapping_add(1);
-        let [head, written] = [0, 4].map(|at| u32::from_le_bytes(entry[at..at + 4].try_into().unwrap()));
+        let [head, written] =
+            [0, 4].map(|at| u32::from_le_bytes(entry[at..at + 4].try_into().unwrap()));
         Some((head, written))
     }
 
@@ -219,7 +236,13 @@ impl FrontEnd {
     }
 
     /// Executes one request: status, data of the device, bytes written.
-    pub(super) fn request(&mut self, kind: u32, sector: u64, out: &[u8], read: u32) -> (u8, Vec<u8>, u32) {
+    pub(super) fn request(
+        &mut self,
+        kind: u32,
+        sector: u64,
+        out: &[u8],
+        read: u32,
+    ) -> (u8, Vec<u8>, u32) {
         let mut segments = vec![self.header(kind, sector)];
         self.put(DATA, out);
         if !out.is_empty() {
@@ -232,9 +255,16 @@ impl FrontEnd {
         self.chain(0, &segments);
         self.offer(0);
         self.kick.write(1).unwrap();
-        assert!(self.interrupted(Duration::from_secs(10)), "no interrupt for request {kind}");
+        assert!(
+            self.interrupted(Duration::from_secs(10)),
+            "no interrupt for request {kind}"
+        );
         let (head, written) = self.used().expect("a used entry");
         assert_eq!((head, self.used()), (0, None));
-        (self.get(STATUS, 1)[0], self.get(DATA, read as usize), written)
+        (
+            self.get(STATUS, 1)[0],
+            self.get(DATA, read as usize),
+            written,
+        )
     }
 }

@@ -46,10 +46,30 @@ fn a_message_that_breaks_the_protocol_ends_the_connection() {
         ("number of descriptors", 12, u64s(&[0]), 0),
         ("number of descriptors", 12, u64s(&[0]), 2),
         ("number of descriptors", 21, u64s(&[0]), 0),
-        ("number of descriptors", 5, regions(1, [GUEST, LEN, OWN, 0]), 0),
-        ("number of descriptors", 5, regions(1, [GUEST, LEN, OWN, 0]), 2),
-        ("too many descriptors", 5, regions(1, [GUEST, LEN, OWN, 0]), 9),
-        ("too many descriptors", 5, regions(1, [GUEST, LEN, OWN, 0]), 30),
+        (
+            "number of descriptors",
+            5,
+            regions(1, [GUEST, LEN, OWN, 0]),
+            0,
+        ),
+        (
+            "number of descriptors",
+            5,
+            regions(1, [GUEST, LEN, OWN, 0]),
+            2,
+        ),
+        (
+            "too many descriptors",
+            5,
+            regions(1, [GUEST, LEN, OWN, 0]),
+            9,
+        ),
+        (
+            "too many descriptors",
+            5,
+            regions(1, [GUEST, LEN, OWN, 0]),
+            30,
+        ),
         ("without kicks", 12, u64s(&[1 << 8]), 0),
         ("one queue", 12, u64s(&[1]), 1),
         ("one queue", 8, u32s(&[1, 64]), 0),
@@ -57,9 +77,19 @@ fn a_message_that_breaks_the_protocol_ends_the_connection() {
         ("one queue", 9, [u32s(&[1, 0]), u64s(&[OWN; 4])].concat(), 0),
         ("another size", 9, u64s(&[0; 4]), 0),
         ("too short", 5, u32s(&[1]), 0),
-        ("too short", 5, regions(2, [GUEST, LEN, OWN, 0])[..64].to_vec(), 2),
+        (
+            "too short",
+            5,
+            regions(2, [GUEST, LEN, OWN, 0])[..64].to_vec(),
+            2,
+        ),
         ("more than 8", 5, regions(9, [GUEST, LEN, OWN, 0]), 8),
-        ("end of its file", 5, regions(1, [GUEST, LEN + 1, OWN, 0]), 1),
+        (
+            "end of its file",
+            5,
+            regions(1, [GUEST, LEN + 1, OWN, 0]),
+            1,
+        ),
         ("end of its file", 5, regions(1, [GUEST, LEN, OWN, 1]), 1),
         ("end of its file", 5, regions(1, [GUEST, 1, OWN, end]), 1),
         ("end of its file", 5, regions(1, [end, LEN, OWN, 0]), 1),
@@ -77,7 +107,10 @@ fn a_message_that_breaks_the_protocol_ends_the_connection() {
             front_end.send(&(request, payload, files));
             assert!(front_end.is_closed(), "{what} {request}");
         });
-        assert!(found.contains(what), "message {request}: {found}, not {what}");
+        assert!(
+            found.contains(what),
+            "message {request}: {found}, not {what}"
+        );
     }
 }
 
@@ -144,46 +177,121 @@ fn a_queue_that_breaks_the_standard_ends_the_connection() {
     type Work = Box<dyn FnOnce(&FrontEnd)>;
     let beyond = GUEST + LEN;
     let cases: Vec<(&str, Work)> = vec![
-        ("more requests than entries", Box::new(|f| f.put(AVAILABLE + 2, &65u16.to_le_bytes()))),
-        ("beyond the table", Box::new(|f| f.put(AVAILABLE + 4, &SIZE.to_le_bytes()))),
-        ("beyond the table", Box::new(|f| f.descriptor(0, GUEST + HEADER, 16, NEXT, SIZE))),
-        ("more descriptors than", Box::new(|f| f.descriptor(0, GUEST + HEADER, 16, NEXT, 0))),
-        ("more descriptors than", Box::new(|f| f.descriptor(1, GUEST + STATUS, 1, NEXT | WRITE, 1))),
-        ("indirect", Box::new(|f| f.descriptor(0, GUEST + HEADER, 16, 4, 0))),
-        ("read after", Box::new(|f| f.chain(0, &[(HEADER, 16, false), (STATUS, 1, true), (DATA, 9, false)]))),
-        ("no room for its status", Box::new(|f| f.chain(0, &[(HEADER, 16, false)]))),
-        ("no room for its status", Box::new(|f| f.chain(0, &[(HEADER, 16, false), (STATUS, 0, true)]))),
-        ("no header", Box::new(|f| f.chain(0, &[(HEADER, 15, false), (STATUS, 1, true)]))),
-        ("outside the memory", Box::new(move |f| f.descriptor(0, beyond, 16, NEXT, 1))),
-        ("outside the memory", Box::new(move |f| f.descriptor(0, beyond - 15, 16, NEXT, 1))),
-        ("outside the memory", Box::new(|f| f.descriptor(0, GUEST - 1, 16, NEXT, 1))),
-        ("outside the memory", Box::new(|f| f.descriptor(0, u64::MAX, 16, NEXT, 1))),
-        ("outside the memory", Box::new(|f| f.descriptor(1, u64::MAX, 2, WRITE, 1))),
-        ("outside the memory", Box::new(move |f| f.descriptor(1, beyond, 1, WRITE, 1))),
+        (
+            "more requests than entries",
+            Box::new(|f| f.put(AVAILABLE + 2, &65u16.to_le_bytes())),
+        ),
+        (
+            "beyond the table",
+            Box::new(|f| f.put(AVAILABLE + 4, &SIZE.to_le_bytes())),
+        ),
+        (
+            "beyond the table",
+            Box::new(|f| f.descriptor(0, GUEST + HEADER, 16, NEXT, SIZE)),
+        ),
+        (
+            "more descriptors than",
+            Box::new(|f| f.descriptor(0, GUEST + HEADER, 16, NEXT, 0)),
+        ),
+        (
+            "more descriptors than",
+            Box::new(|f| f.descriptor(1, GUEST + STATUS, 1, NEXT | WRITE, 1)),
+        ),
+        (
+            "indirect",
+            Box::new(|f| f.descriptor(0, GUEST + HEADER, 16, 4, 0)),
+        ),
+        (
+            "read after",
+            Box::new(|f| {
+                f.chain(
+                    0,
+                    &[(HEADER, 16, false), (STATUS, 1, true), (DATA, 9, false)],
+                )
+            }),
+        ),
+        (
+            "no room for its status",
+            Box::new(|f| f.chain(0, &[(HEADER, 16, false)])),
+        ),
+        (
+            "no room for its status",
+            Box::new(|f| f.chain(0, &[(HEADER, 16, false), (STATUS, 0, true)])),
+        ),
+        (
+            "no header",
+            Box::new(|f| f.chain(0, &[(HEADER, 15, false), (STATUS, 1, true)])),
+        ),
+        (
+            "outside the memory",
+            Box::new(move |f| f.descriptor(0, beyond, 16, NEXT, 1)),
+        ),
+        (
+            "outside the memory",
+            Box::new(move |f| f.descriptor(0, beyond - 15, 16, NEXT, 1)),
+        ),
+        (
+            "outside the memory",
+            Box::new(|f| f.descriptor(0, GUEST - 1, 16, NEXT, 1)),
+        ),
+        (
+            "outside the memory",
+            Box::new(|f| f.descriptor(0, u64::MAX, 16, NEXT, 1)),
+        ),
+        (
+            "outside the memory",
+            Box::new(|f| f.descriptor(1, u64::MAX, 2, WRITE, 1)),
+        ),
+        (
+            "outside the memory",
+            Box::new(move |f| f.descriptor(1, beyond, 1, WRITE, 1)),
+        ),
         // The front-end's addresses are not the guest's.
-        ("outside the memory", Box::new(|f| f.descriptor(0, OWN + HEADER, 16, NEXT, 1))),
-        ("too long", Box::new(|f| f.chain(0, &[(HEADER, u32::MAX, false), (STATUS, 1, true)]))),
-        ("too long", Box::new(|f| {
-            f.header(0, 0);
-            let whole = (0, LEN as u32, true);
-            f.chain(0, &[&[(HEADER, 16, false)], &[whole; 9][..]].concat());
-        })),
-        ("read the guest's memory", Box::new(|f| f.memory.set_len(0).unwrap())),
-        ("nobody can kick", Box::new(|f| {
-            let (reader, _) = std::io::pipe().unwrap();
-            f.send_files(12, &u64s(&[0]), &[reader.as_fd()]);
-        })),
-        ("interrupt the driver", Box::new(|f| {
-            let (_, writer) = std::io::pipe().unwrap();
-            f.send_files(13, &u64s(&[0]), &[writer.as_fd()]);
-            f.ask(1, &[]);
-        })),
+        (
+            "outside the memory",
+            Box::new(|f| f.descriptor(0, OWN + HEADER, 16, NEXT, 1)),
+        ),
+        (
+            "too long",
+            Box::new(|f| f.chain(0, &[(HEADER, u32::MAX, false), (STATUS, 1, true)])),
+        ),
+        (
+            "too long",
+            Box::new(|f| {
+                f.header(0, 0);
+                let whole = (0, LEN as u32, true);
+                f.chain(0, &[&[(HEADER, 16, false)], &[whole; 9][..]].concat());
+            }),
+        ),
+        (
+            "read the guest's memory",
+            Box::new(|f| f.memory.set_len(0).unwrap()),
+        ),
+        (
+            "nobody can kick",
+            Box::new(|f| {
+                let (reader, _) = std::io::pipe().unwrap();
+                f.send_files(12, &u64s(&[0]), &[reader.as_fd()]);
+            }),
+        ),
+        (
+            "interrupt the driver",
+            Box::new(|f| {
+                let (_, writer) = std::io::pipe().unwrap();
+                f.send_files(13, &u64s(&[0]), &[writer.as_fd()]);
+                f.ask(1, &[]);
+            }),
+        ),
     ];
     for (what, work) in cases {
         let found = ring_reason(work);
         assert!(found.contains(what), "{found}, not {what}");
     }
-    for rings in [[OWN + LEN, OWN, OWN], [OWN, u64::MAX, OWN], [OWN, OWN, u64::MAX - 1]] {
+    for rings in [
+        [OWN + LEN, OWN, OWN],
+        [OWN, u64::MAX, OWN],
+        [OWN, OWN, u64::MAX - 1],
+    ] {
         let addresses = [u32s(&[0, 0]), u64s(&rings), u64s(&[0])].concat();
         let found = ring_reason(|front_end| front_end.send(&(9, addresses, 0)));
         assert!(found.contains("outside the memory"), "{rings:x?}: {found}");
@@ -238,9 +346,20 @@ impl Random {
 
     /// A number near one that is special.
     fn number(&mut self) -> u64 {
-        let near = [0, 1, GUEST, GUEST + LEN, OWN, OWN + LEN, 1 << 16, 1 << 32, u64::MAX];
+        let near = [
+            0,
+            1,
+            GUEST,
+            GUEST + LEN,
+            OWN,
+            OWN + LEN,
+            1 << 16,
+            1 << 32,
+            u64::MAX,
+        ];
         let near = near[self.below(9) as usize];
-        near.wrapping_add(self.below(64)).wrapping_sub(self.below(64))
+        near.wrapping_add(self.below(64))
+            .wrapping_sub(self.below(64))
     }
 }
 
@@ -280,15 +399,27 @@ fn fill(front_end: &FrontEnd, random: &mut Random) {
             1 => 1,
             _ => random.below(9) as u32 * 512,
         };
-        let flags = if wild { random.below(8) } else { random.below(4) } as u16;
-        let next = if wild { random.number() } else { u64::from(number) + 1 } as u16;
+        let flags = if wild {
+            random.below(8)
+        } else {
+            random.below(4)
+        } as u16;
+        let next = if wild {
+            random.number()
+        } else {
+            u64::from(number) + 1
+        } as u16;
         front_end.descriptor(number, address, len, flags, next);
     }
     let kind = [0, 1, 4, 8, 11, 13, 77][random.below(7) as usize];
     front_end.header(kind, random.below(BYTES / 512 + 9));
     for entry in 0..u64::from(SIZE) {
         let wild = random.one_in(9);
-        let head = if wild { random.number() } else { random.below(u64::from(SIZE)) } as u16;
+        let head = if wild {
+            random.number()
+        } else {
+            random.below(u64::from(SIZE))
+        } as u16;
         front_end.put(AVAILABLE + 4 + 2 * entry, &head.to_le_bytes());
     }
     let most = if random.one_in(8) { 1 << 16 } else { 9 };
@@ -299,7 +430,9 @@ fn fill(front_end: &FrontEnd, random: &mut Random) {
 #[test]
 fn random_messages_and_rings_end_at_most_their_connection() {
     let rig = Rig::new();
-    let seed = std::env::var("FTLD_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = std::env::var("FTLD_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let seed: u64 = seed.unwrap_or(0x9e37_79b9_7f4a_7c15);
     let mut random = Random(seed);
     let offered = features(&rig.front_end());
@@ -338,6 +471,9 @@ fn random_messages_and_rings_end_at_most_their_connection() {
         }
     }
     rig.works();
-    assert!(served > 100 && closed > 100, "{served} served, {closed} not, seed {seed}");
+    assert!(
+        served > 100 && closed > 100,
+        "{served} served, {closed} not, seed {seed}"
+    );
     assert!(start_of_all.elapsed() < Duration::from_secs(60));
 }

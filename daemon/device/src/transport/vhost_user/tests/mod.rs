@@ -101,7 +101,9 @@ impl BlockDevice for Ram {
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         self.note(format!("write {offset} {}", data.len()));
-        self.change(offset, data.len() as u64, |bytes| bytes.copy_from_slice(data))
+        self.change(offset, data.len() as u64, |bytes| {
+            bytes.copy_from_slice(data)
+        })
     }
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.note(format!("trim {offset} {len}"));
@@ -171,7 +173,10 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.stop.write(1).unwrap();
         let ended = self.thread.take().unwrap().join();
-        assert!(ended.is_ok() || std::thread::panicking(), "the server panicked");
+        assert!(
+            ended.is_ok() || std::thread::panicking(),
+            "the server panicked"
+        );
     }
 }
 
@@ -316,7 +321,10 @@ fn segments_of_any_length_are_one_request() {
     guest.offer(3);
     guest.kick.write(1).unwrap();
     assert!(guest.interrupted(Duration::from_secs(10)));
-    assert_eq!((guest.used(), guest.get(STATUS, 1)), (Some((3, 1)), vec![0]));
+    assert_eq!(
+        (guest.used(), guest.get(STATUS, 1)),
+        (Some((3, 1)), vec![0])
+    );
     assert_eq!(rig.ram.take(), ["write 0 1024"]);
     guest.header(0, 0);
     guest.chain(
@@ -334,7 +342,11 @@ fn segments_of_any_length_are_one_request() {
     assert_eq!(guest.used(), Some((0, 1025)));
     assert_eq!(guest.get(DATA + 0x4000, 1000), data[..1000]);
     let last = [&data[1000..], &[0]].concat();
-    assert_eq!(guest.get(DATA + 0x5000, 25), last, "the status is the last byte");
+    assert_eq!(
+        guest.get(DATA + 0x5000, 25),
+        last,
+        "the status is the last byte"
+    );
     assert_eq!(rig.ram.take(), ["read 0 1024"]);
 }
 
