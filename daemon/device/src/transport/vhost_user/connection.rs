@@ -9,7 +9,7 @@ use super::blk::{self, Blk};
 use super::memory::Memory;
 use super::messages::{CONFIG_MAX, Channel, Message, le_bytes};
 use super::ring::{Addresses, Ring};
-use super::{CloseReason, is_ready, polled, unpolled, wait};
+use super::{CloseReason, accept, is_ready, polled, unpolled, wait};
 use crate::device::BlockDevice;
 use crate::transport::latency::{CompletionTimer, DelayQueue};
 use nix::poll::PollTimeout;
@@ -150,7 +150,7 @@ impl<'a> Connection<'a> {
     fn turn_away(&self, others: &UnixListener) -> Result<(), CloseReason> {
         let mut files = [polled(&self.channel.socket)];
         wait(&mut files, PollTimeout::ZERO).map_err(CloseReason::io("wait"))?;
-        if !is_ready(&files[0]) && others.accept().is_ok() {
+        if !is_ready(&files[0]) && accept(others).is_some() {
             tracing::warn!("vhost-user front-end turned away: another one is connected");
         }
         Ok(())
@@ -164,7 +164,7 @@ impl<'a> Connection<'a> {
     fn execute(&mut self) -> Result<(), CloseReason> {
         let write_through = self.accepted & blk::F_FLUSH == 0;
         self.is_behind = false;
-        for _ in 0..self.ring.size() {
+        for _ in 0..self.ring.size().max(1) {
             let Some(head) = self.ring.pop(&self.memory)? else {
                 return Ok(());
             };

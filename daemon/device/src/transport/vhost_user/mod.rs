@@ -31,7 +31,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 /// Pause after the kernel refused to accept, most likely for lack of file descriptors.
@@ -104,20 +104,27 @@ pub(super) fn serve(
         if is_ready(&files[0]) {
             return;
         }
-        let front_end = match listener.accept() {
-            Ok((front_end, _)) => front_end,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a vhost-user front-end; will try again");
-                std::thread::sleep(ACCEPT_PAUSE);
-                continue;
-            }
+        let Some(front_end) = accept(listener) else {
+            continue;
         };
         tracing::debug!("vhost-user front-end connected");
         match Connection::new(front_end, device, serial, stop).run(listener) {
             CloseReason::Stopped => return,
             CloseReason::Disconnected => tracing::debug!("vhost-user front-end left"),
             reason => tracing::warn!("vhost-user front-end dropped: {reason}"),
+        }
+    }
+}
+
+/// Accepts a front-end that waits; `None` if there is none, after a pause if the kernel refuses.
+fn accept(listener: &UnixListener) -> Option<UnixStream> {
+    match listener.accept() {
+        Ok((front_end, _)) => Some(front_end),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(error) => {
+            tracing::warn!(%error, "cannot accept a vhost-user front-end; will try again");
+            std::thread::sleep(ACCEPT_PAUSE);
+            None
         }
     }
 }

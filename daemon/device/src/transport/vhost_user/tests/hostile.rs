@@ -6,7 +6,6 @@ use nix::fcntl::{FcntlArg, fcntl};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
 
 /// Returns the reason for which a connection ends.
 fn reason(work: impl FnOnce(&FrontEnd)) -> String {

@@ -8,7 +8,6 @@ use crate::device::{Completion, DelayedCompletion, Extent, Flush, FlushOf};
 use front_end::*;
 use nix::sys::eventfd::EfdFlags;
 use parking_lot::Mutex;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
