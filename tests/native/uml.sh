@@ -18,7 +18,7 @@ ext4) mkfs="mkfs.ext4 -q" ;;
 *) mkfs="mkfs.$FS -q" ;;
 esac
 
-# start: serves the device.
+# shellcheck disable=SC2317 # called by step
 start() { as_user ./ftld --detach --name guest --size 512MiB --metrics off "vhost-user://$SCRATCH/uml/vu" "$@"; }
 # device OP: requests that the device has completed.
 device() {
@@ -30,9 +30,9 @@ guest() {
   cat > init << END
 #!/bin/busybox sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mount -t proc proc /proc
+# By its path: without /proc the shell takes an applet for the host's /proc/self/exe.
+/bin/mount -t proc proc /proc
 mount -t sysfs sysfs /sys
-mount -t devtmpfs dev /dev
 insmod /usr/lib/uml/modules/\$(uname -r)/kernel/drivers/block/virtio_blk.ko
 tries=0
 until [ -b /dev/vda ] || [ \$tries = 50 ]; do tries=\$((tries + 1)); sleep 0.1; done
@@ -40,7 +40,7 @@ until [ -b /dev/vda ] || [ \$tries = 50 ]; do tries=\$((tries + 1)); sleep 0.1; 
 echo "exit \$?"
 echo "cache \$(cat /sys/block/vda/queue/write_cache)"
 echo "stat \$(cat /sys/block/vda/stat)"
-poweroff -f
+busybox poweroff -f
 END
   chmod 755 init
   as_user env -u LD_PRELOAD TMPDIR=/dev/shm timeout 120 linux.uml mem=256M quiet umid=guest uml_dir="$SCRATCH/uml/" \

@@ -216,6 +216,17 @@ impl FrontEnd {
         is
     }
 
+    /// Waits for an interrupt, or the end of the connection: `Some(false)`.
+    pub(super) fn outcome(&self, within: Duration) -> Option<bool> {
+        let mut polled = [
+            PollFd::new(self.call.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.socket.as_fd(), PollFlags::POLLRDHUP),
+        ];
+        poll(&mut polled, PollTimeout::try_from(within).unwrap()).unwrap();
+        let [interrupted, closed] = polled.map(|file| file.any().unwrap());
+        (interrupted || closed).then_some(interrupted)
+    }
+
     /// Returns the next finished request: its descriptor and the bytes written.
     pub(super) fn used(&mut self) -> Option<(u32, u32)> {
         if self.get_u16(USED + 2) == self.seen {
