@@ -186,11 +186,11 @@ impl<'a> Connection<'a> {
     fn release(&mut self) -> Result<(), CloseReason> {
         while let Some(due) = self.holds.next_due() {
             if due > Instant::now() {
-                let alarm = match self.alarm.take() {
-                    Some(alarm) => alarm,
-                    None => CompletionTimer::new().map_err(CloseReason::io("create a timer"))?,
+                let made = match self.alarm.take() {
+                    Some(alarm) => Ok(alarm),
+                    None => CompletionTimer::new(),
                 };
-                let alarm = self.alarm.insert(alarm);
+                let alarm = self.alarm.insert(made.map_err(CloseReason::io("create a timer"))?);
                 return alarm.set(due).map_err(CloseReason::io("set a timer"));
             }
             self.complete_first()?;
