@@ -7,8 +7,8 @@ SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/lib.sh"
 : "${FS:=ext4}" "${WRITES:=1000}"
-as_user() { setpriv --reuid nobody --regid nogroup --clear-groups env FTLD_STATE_DIR="$SCRATCH/state" FTLD_RUNTIME_DIR="$SCRATCH/run" "$@"; }
-trap 'cd / && as_user "$SCRATCH/ftld" stop guest > /dev/null 2>&1; rm -rf "$SCRATCH"' EXIT
+user=(setpriv --reuid nobody --regid nogroup --clear-groups env FTLD_STATE_DIR="$SCRATCH/state" FTLD_RUNTIME_DIR="$SCRATCH/run")
+trap 'cp "$SCRATCH"/state/*.log /tmp/vh_guest.log; cd / && "${user[@]}" "$SCRATCH/ftld" stop guest > /dev/null 2>&1; rm -rf "$SCRATCH"' EXIT
 chmod 755 "$SCRATCH"
 cd "$SCRATCH" || exit
 for folder in state run mnt uml; do install -d -o nobody "$folder"; done
@@ -18,11 +18,10 @@ ext4) mkfs="mkfs.ext4 -q" ;;
 *) mkfs="mkfs.$FS -q" ;;
 esac
 
-# shellcheck disable=SC2317 # called by step
-start() { as_user ./ftld --detach --name guest --size 512MiB --metrics off "vhost-user://$SCRATCH/uml/vu" "$@"; }
+serve=("${user[@]}" ./ftld --detach --name guest --size 512MiB --metrics off "vhost-user://$SCRATCH/uml/vu")
 # device OP: requests that the device has completed.
 device() {
-  as_user ./ftld status guest --json |
+  "${user[@]}" ./ftld status guest --json |
     /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)["host"][sys.argv[1]]["completed"])' "$1"
 }
 # guest COMMAND: boots a guest that runs COMMAND; its output, and the counters of its block layer, are in `out`.
@@ -43,7 +42,7 @@ echo "stat \$(cat /sys/block/vda/stat)"
 busybox poweroff -f
 END
   chmod 755 init
-  as_user env -u LD_PRELOAD TMPDIR=/dev/shm timeout 120 linux.uml mem=256M quiet umid=guest uml_dir="$SCRATCH/uml/" \
+  "${user[@]}" env -u LD_PRELOAD TMPDIR=/dev/shm timeout 120 linux.uml mem=256M quiet umid=guest uml_dir="$SCRATCH/uml/" \
     "virtio_uml.device=$SCRATCH/uml/vu:2" root=/dev/root rootfstype=hostfs rw init="$SCRATCH/init" \
     con0=null,fd:1 con=null ssl=null < /dev/null > out 2> uml.log
   sed -i 's/\r$//' out
@@ -52,7 +51,7 @@ END
 # kernel COLUMN: of /sys/block/vda/stat, as the kernel's Documentation/block/stat.rst numbers them.
 kernel() { awk -v column="$1" '$1 == "stat" { print $(column + 1) }' out; }
 
-step "served" start --record "$SCRATCH/uml/run.rec"
+step "served" "${serve[@]}" --record "$SCRATCH/uml/run.rec"
 cat > writes.py << 'END'
 import os, sys
 file = os.open("mnt/file", os.O_WRONLY | os.O_CREAT)
@@ -68,12 +67,12 @@ at_least "FLUSHes for $WRITES fsyncs" "$(kernel 16)" "$WRITES"
 for column in 16:flush 1:read 5:write 12:discard; do
   same "${column#*:}: device as kernel" "$(device "${column#*:}")" "$(kernel "${column%:*}")"
 done
-step "stopped" as_user ./ftld stop guest
-step "recorded FLUSHes" sh -c "./ftld crashes uml/run.rec --points 1 --check true | grep ' $(kernel 16) FLUSHes'"
-step "served again" start
+step "stopped" "${user[@]}" ./ftld stop guest
+same "recorded FLUSHes" "$(./ftld crashes uml/run.rec --entries | grep -cw FLUSH)" "$(kernel 16)"
+step "served again" "${serve[@]}"
 guest "mount -t $FS /dev/vda mnt && sha256sum < mnt/file && umount mnt"
 wanted=$(cd mnt && /usr/bin/python3 -c 'import sys
 for number in range(int(sys.argv[1])): sys.stdout.buffer.write(number.to_bytes(4, "little") * 1024)' "$WRITES" | sha256sum)
 same "content after a restart" "$(grep ' -$' out)" "$wanted"
-step "stopped again" as_user ./ftld stop guest
+step "stopped again" "${user[@]}" ./ftld stop guest
 finish

@@ -190,7 +190,9 @@ impl<'a> Connection<'a> {
                     Some(alarm) => Ok(alarm),
                     None => CompletionTimer::new(),
                 };
-                let alarm = self.alarm.insert(made.map_err(CloseReason::io("create a timer"))?);
+                let alarm = self
+                    .alarm
+                    .insert(made.map_err(CloseReason::io("create a timer"))?);
                 return alarm.set(due).map_err(CloseReason::io("set a timer"));
             }
             self.complete_first()?;
@@ -348,7 +350,7 @@ fn state(message: &Message) -> Result<u32, CloseReason> {
     }
 }
 
-/// Takes the event or pipe of a message, if it carries one. It never blocks the server.
+/// Takes the event, pipe or socket of a message, if it carries one. It never blocks the server.
 fn event(message: &mut Message) -> Result<Option<File>, CloseReason> {
     match message.u64()? {
         0 => {}
@@ -359,9 +361,10 @@ fn event(message: &mut Message) -> Result<Option<File>, CloseReason> {
     let meta = file
         .metadata()
         .map_err(CloseReason::io("inspect an event"))?;
-    // Event descriptors have no type.
-    if !meta.file_type().is_fifo() && meta.mode() & FILE_TYPE != 0 {
-        return Err(message.fault("its descriptor is neither an event nor a pipe"));
+    // Event descriptors have no type; User-Mode Linux passes a socket.
+    let kind = meta.file_type();
+    if !kind.is_fifo() && !kind.is_socket() && meta.mode() & FILE_TYPE != 0 {
+        return Err(message.fault("its descriptor is no event, pipe or socket"));
     }
     ioctl_fionbio(&file, true)
         .map_err(|errno| CloseReason::io("use an event without blocking")(errno.into()))?;

@@ -122,8 +122,8 @@ fn descriptors_of_another_kind_are_refused() {
     for (what, request, payload, file) in [
         ("is not a file", 5, &memory, reader.as_fd()),
         ("is not a file", 5, &memory, null.as_fd()),
-        ("neither an event nor a pipe", 12, &empty, null.as_fd()),
-        ("neither an event nor a pipe", 13, &empty, null.as_fd()),
+        ("no event, pipe or socket", 12, &empty, null.as_fd()),
+        ("no event, pipe or socket", 13, &empty, null.as_fd()),
     ] {
         let found = reason(|front_end| {
             front_end.send_files(request, payload, &[file]);
@@ -135,7 +135,7 @@ fn descriptors_of_another_kind_are_refused() {
         front_end.send_files(12, &empty, &[front_end.memory.as_fd()]);
         assert!(front_end.is_closed());
     });
-    assert!(of_memory.contains("neither"), "{of_memory}");
+    assert!(of_memory.contains("no event"), "{of_memory}");
 }
 
 #[test]
