@@ -68,7 +68,7 @@ for column in 16:flush 1:read 5:write 12:discard; do
   same "${column#*:}: device as kernel" "$(device "${column#*:}")" "$(kernel "${column%:*}")"
 done
 step "stopped" "${user[@]}" ./ftld stop guest
-same "recorded FLUSHes" "$(./ftld crashes uml/run.rec --entries | grep -cw FLUSH)" "$(kernel 16)"
+same "recorded FLUSHes" "$(./ftld inspect uml/run.rec --entries | grep -cw FLUSH)" "$(kernel 16)"
 step "served again" "${serve[@]}"
 guest "mount -t $FS /dev/vda mnt && sha256sum < mnt/file && umount mnt"
 wanted=$(cd mnt && /usr/bin/python3 -c 'import sys

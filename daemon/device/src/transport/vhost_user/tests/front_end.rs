@@ -220,7 +220,7 @@ impl FrontEnd {
     pub(super) fn outcome(&self, within: Duration) -> Option<bool> {
         let mut polled = [
             PollFd::new(self.call.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.socket.as_fd(), PollFlags::POLLRDHUP),
+            PollFd::new(self.socket.as_fd(), PollFlags::POLLHUP),
         ];
         poll(&mut polled, PollTimeout::try_from(within).unwrap()).unwrap();
         let [interrupted, closed] = polled.map(|file| file.any().unwrap());
