@@ -66,10 +66,10 @@ guest "$mkfs /dev/vda && mount -t $FS /dev/vda mnt && /usr/bin/python3 writes.py
 note "$FS, $WRITES fsyncs: $(($(now) - began)) s"
 same "cache of the guest's disk" "$(sed -n 's/^cache //p' out)" "write back"
 at_least "FLUSHes for $WRITES fsyncs" "$(kernel 16)" "$WRITES"
-device > device
+device > counts
 # The kernel counts an empty FLUSH among the writes, too; so sectors are compared.
 for column in 16:flush 1:read 12:discard 7:sectors; do
-  same "${column#*:}: device as kernel" "$(awk -v op="${column#*:}" '$1 == op { print $2 }' device)" "$(kernel "${column%:*}")"
+  same "${column#*:}: device as kernel" "$(awk -v op="${column#*:}" '$1 == op { print $2 }' counts)" "$(kernel "${column%:*}")"
 done
 step "stopped" "${user[@]}" ./ftld stop guest
 same "recorded FLUSHes" "$(./ftld inspect uml/run.rec --entries | grep -cw FLUSH)" "$(kernel 16)"
