@@ -2,11 +2,11 @@
 # The kernel of User-Mode Linux on vhost-user:///PATH, as an ordinary user: every FLUSH of its block layer is one of the device, and
 # files are there at the next start. The guest's root is the host's (hostfs), so its programs are the host's.
 #   FS (ext4)       file system: ext4, xfs, btrfs
-#   WRITES (1000)   writes of 4 KiB, each with an fsync
+#   WRITES (200)    writes of 4 KiB, each with an fsync
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/lib.sh"
-: "${FS:=ext4}" "${WRITES:=1000}"
+: "${FS:=ext4}" "${WRITES:=200}"
 user=(setpriv --reuid nobody --regid nogroup --clear-groups env FTLD_STATE_DIR="$SCRATCH/state" FTLD_RUNTIME_DIR="$SCRATCH/run")
 trap 'cd / && "${user[@]}" "$SCRATCH/ftld" stop guest > /dev/null 2>&1; rm -rf "$SCRATCH"' EXIT
 chmod 755 "$SCRATCH"
@@ -72,7 +72,7 @@ for column in 16:flush 1:read 12:discard 7:sectors; do
   same "${column#*:}: device as kernel" "$(awk -v op="${column#*:}" '$1 == op { print $2 }' counts)" "$(kernel "${column%:*}")"
 done
 step "stopped" "${user[@]}" ./ftld stop guest
-same "recorded FLUSHes" "$(./ftld inspect uml/run.rec --entries | grep -cw FLUSH)" "$(kernel 16)"
+same "recorded FLUSHes" "$(./ftld inspect uml/run.rec --entries | grep -cw flush)" "$(kernel 16)"
 step "served again" "${serve[@]}"
 guest "mount -t $FS /dev/vda mnt && sha256sum < mnt/file && umount mnt"
 wanted=$(cd mnt && /usr/bin/python3 -c 'import sys
