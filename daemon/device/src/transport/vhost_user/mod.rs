@@ -3,8 +3,8 @@
 //!
 //! The front-end passes the guest's memory as files. `pread` and `pwrite` on them are coherent with
 //! its shared mappings of the same pages, so the server maps nothing and needs no unsafe code. The
-//! crates `vhost-user-backend` and `virtio-queue` map the memory, bring about ten packages, and
-//! leave the requests of virtio-blk to their user.
+//! crates `vhost-user-backend`, `vhost`, `virtio-queue`, `vm-memory` and `vmm-sys-util` map the
+//! memory, and leave the requests of virtio-blk to their user.
 //!
 //! [`messages`] receives messages and descriptors, [`memory`] finds guest addresses, [`ring`] walks
 //! the split virtqueue, [`blk`] has the features and requests of virtio-blk, [`connection`] serves
