@@ -118,8 +118,8 @@ impl<'a> Blk<'a> {
         }
     }
 
-    /// Executes a request, and writes its data and status. With `write_through`, a change is durable
-    /// before it completes.
+    /// Executes a request, and writes its data and status. With `write_through`, a change is
+    /// durable before it completes.
     pub(super) fn execute(
         &mut self,
         memory: &Memory,

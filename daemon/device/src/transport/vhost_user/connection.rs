@@ -1,9 +1,9 @@
 //! One front-end: its messages, and the requests of its queue.
 //!
-//! Invariants: the queue runs while it has a kick and is enabled. Between two waits a queue's length
-//! of requests is executed, so a driver that never pauses keeps neither a message nor a stop from
-//! being served. Delayed completions are at most the queue's length; a stop and a stopped queue
-//! complete them at once.
+//! Invariants: the queue runs while it has a kick and is enabled. Between two waits it executes at
+//! most as many requests as the queue has entries, so a driver that never pauses cannot block
+//! messages or a stop. At most as many completions are delayed; when the queue or the server
+//! stops, they complete at once.
 
 use super::blk::{self, Blk};
 use super::memory::Memory;
