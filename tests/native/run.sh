@@ -4,6 +4,7 @@
 #        run.sh list            prints the names
 #   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  CPU_SECONDS (10)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
+#   FS (ext4)  WRITES (200)  of uml
 #   FAULTS (3)  STACKS (sqlite redb ext4)  SEED (1; for the stacks also new)  BLOCK_CALLS (400)
 #   BROWSERS (chromium; or firefox, or both)
 #   SELECT           tests of the pytest modules, as an expression of pytest's option -k; without it all
@@ -18,7 +19,7 @@ fail() { echo "native result: FAILED. $*"; exit 1; }
 [ -c /dev/loop-control ] || fail "there is no /dev/loop-control: modprobe loop, or give it to this container"
 scripts=("$@")
 case $* in "" | list)
-  scripts=(readme lessons crash_lesson crash_test analysis sweep ext4_nbdfuse device_file_ext4 packages rpm prometheus metrics grafana live_page top nbd_data block_calls host_calls host_reads nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4 stacks) ;;
+  scripts=(readme lessons crash_lesson crash_test analysis sweep ext4_nbdfuse device_file_ext4 packages rpm prometheus metrics grafana live_page top nbd_data block_calls host_calls host_reads uml nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4 stacks) ;;
 esac
 [ "$*" != list ] || { printf '%s\n' "${scripts[@]}"; exit; }
 

@@ -396,9 +396,11 @@ impl DeviceOptions {
             return Ok(None);
         };
         match target {
-            Some(Target::Ublk(_) | Target::NbdKernel(_)) => Err(Failure::usage(
-                "TLS is for NBD addresses (nbds://HOST:PORT); leave the --tls options out",
-            )),
+            Some(Target::Ublk(_) | Target::NbdKernel(_) | Target::VhostUser(_)) => {
+                Err(Failure::usage(
+                    "TLS is for NBD addresses (nbds://HOST:PORT); leave the --tls options out",
+                ))
+            }
             Some(Target::Nbd(_)) | None => match (self.tls_cert.clone(), self.tls_key.clone()) {
                 (Some(cert), Some(key)) => Ok(Some(TlsOptions {
                     required,

@@ -1,5 +1,5 @@
-//! The block device of `ftld`: from a request of the kernel or an NBD client to the pages of a
-//! scheme.
+//! The block device of `ftld`: from a request of the kernel, an NBD client or a guest to the
+//! pages of a scheme.
 //!
 //! Data flows one way. A [`transport`] calls its [`device::BlockDevice`]; the [`volume`] splits the
 //! request into extents and runs each in the scheme, under its lock. Everything else reads the

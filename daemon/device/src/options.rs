@@ -11,8 +11,8 @@ use std::path::PathBuf;
 /// Which device: the target, and options from the command line, the environment and a file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DeviceArgs {
-    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH;
-    /// without one, ublk if the kernel has it, else an NBD unix socket
+    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT], nbd+unix:///[EXPORT]?socket=PATH or
+    /// vhost-user:///PATH; without one, ublk if the kernel has it, else an NBD unix socket
     #[arg(env = "FTLD_TARGET")]
     pub target: Option<String>,
     /// Read options from a TOML file [default: /etc/ftld/NAME.toml, if there is one]

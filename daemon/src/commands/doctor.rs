@@ -120,7 +120,7 @@ fn findings(config: &Config, dirs: &Dirs) -> Vec<Finding> {
         .target
         .clone()
         .unwrap_or_else(|| transport::default_target(&dirs.of(&config.name)));
-    let by_kernel = !matches!(target, Target::Nbd(_));
+    let by_kernel = target.in_kernel();
     let mut findings = vec![kernel()];
     for (what, tried) in [
         ("ublk", Target::Ublk(0)),

@@ -74,8 +74,8 @@ pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failur
     let _prepared = prepare(&target, config, dirs);
     control::check_path(&dirs.control(&config.name))?;
     let instance = Instance::take(dirs, &config.name)?;
-    if let (Target::Nbd(uri), None) = (&target, &passed.nbd) {
-        transport::probe_address(uri)?;
+    if passed.nbd.is_none() {
+        transport::probe_address(&target)?;
     }
     let log = how
         .detached
@@ -474,7 +474,7 @@ fn leave_folder(target: &Target) {
 /// Prepares a process that other processes' block I/O depends on; called before there is a second
 /// thread. The result lives as long as the device.
 fn prepare(target: &Target, config: &Config, dirs: &Dirs) -> sys::Prepared {
-    if matches!(target, Target::Nbd(_)) {
+    if !target.in_kernel() {
         return sys::Prepared::default();
     }
     let record = config.record.as_ref().map(|record| &record.file);

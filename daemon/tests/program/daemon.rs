@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,33 @@ fn with_emulated_latency_requests_take_as_long_as_on_the_flash() {
         daemon.signal(Signal::SIGTERM);
         assert_eq!(daemon.exit_code(), Some(0));
     }
+}
+
+#[test]
+fn a_vhost_user_socket_is_private_and_goes_with_its_daemon() {
+    let host = Host::new();
+    let socket = host.folder.path().join("vu");
+    let target = format!("vhost-user://{}", socket.display());
+    let daemon = host.serve(&["--name", "guest", &target]);
+    assert_eq!(daemon.socket, socket);
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let status = host.json(&["status", "--json"]);
+    let found = ["transport", "target"].map(|key| status[key].as_str().unwrap_or_default());
+    assert_eq!(found, ["vhost-user", &target]);
+    let taken = &["--name", "other", &target];
+    host.fails(taken, 7, &["another server listens there"]);
+    host.fails(&["recover", &target], 2, &["only /dev/ublkbN", &target]);
+    // GET_FEATURES: the socket is served.
+    let mut front_end = UnixStream::connect(&socket).unwrap();
+    front_end
+        .write_all(&[1u32, 1, 0].map(u32::to_le_bytes).concat())
+        .unwrap();
+    front_end.read_exact(&mut [0; 20]).unwrap();
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.exit_code(), Some(0));
+    assert!(!socket.exists());
+    assert!(matches!(front_end.read(&mut [0]), Ok(0) | Err(_)));
 }
 
 #[test]

@@ -139,11 +139,9 @@ impl Host {
             panic!("not a ready line: {line:?}")
         };
         assert_eq!(ready, "ready");
-        let socket = target
-            .split_once("socket=")
-            .expect("an NBD unix socket")
-            .1
-            .into();
+        let parts = target.split_once("socket=");
+        let parts = parts.or_else(|| target.split_once("vhost-user://"));
+        let socket = parts.expect("a unix socket").1.into();
         let metrics = metrics.strip_prefix("metrics=").unwrap().to_owned();
         Daemon {
             child,

@@ -1,4 +1,4 @@
-//! Address of a device: `/dev/ublkbN`, `/dev/nbdN`, or an NBD address.
+//! Address of a device: `/dev/ublkbN`, `/dev/nbdN`, an NBD address, or a vhost-user socket.
 
 mod nbd_uri;
 
@@ -6,8 +6,11 @@ pub use nbd_uri::SOCKET_PATH_MAX;
 pub use nbd_uri::{Endpoint, NbdUri, UriError};
 
 use ftld_kit::failure::Failure;
+use nbd_uri::{Fault, decode_percent, encode_percent};
 use std::fmt;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// Where requests come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +21,11 @@ pub enum Target {
     NbdKernel(u32),
     /// An NBD server on a unix socket or a TCP address.
     Nbd(NbdUri),
+    /// A vhost-user-blk server on a unix socket with this absolute path.
+    VhostUser(PathBuf),
 }
+
+const VHOST_USER: &str = "vhost-user://";
 
 impl Target {
     /// Reads a target as given on the command line.
@@ -37,14 +44,18 @@ impl Target {
         if text.starts_with("nbd") {
             return nbd(text);
         }
+        if let Some(path) = text.strip_prefix(VHOST_USER) {
+            return vhost_user(path)
+                .map_err(|fault| Failure::usage(format!("target {text}: {fault}")));
+        }
         if text.ends_with(".ftld") {
             return Err(Failure::usage(format!(
                 "target {text:?} is the name of an image; write --image {text}"
             )));
         }
         Err(Failure::usage(format!(
-            "target {text:?} is none of /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT], nbd+unix:///[EXPORT]?socket=PATH; \
-             see ftld --help"
+            "target {text:?} is none of /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT], nbd+unix:///[EXPORT]?socket=PATH, \
+             vhost-user:///PATH; see ftld --help"
         )))
     }
 
@@ -77,7 +88,13 @@ impl Target {
             Target::NbdKernel(number) => format!("nbd{number}"),
             Target::Nbd(uri) if uri.export.is_empty() => "default".into(),
             Target::Nbd(uri) => uri.export.clone(),
+            Target::VhostUser(_) => "default".into(),
         }
+    }
+
+    /// Whether it is a block device of this kernel.
+    pub fn in_kernel(&self) -> bool {
+        matches!(self, Target::Ublk(_) | Target::NbdKernel(_))
     }
 
     /// The address, if other machines can reach it.
@@ -96,6 +113,7 @@ impl Target {
         match self {
             Target::Ublk(_) => "ublk",
             Target::NbdKernel(_) | Target::Nbd(_) => "nbd",
+            Target::VhostUser(_) => "vhost-user",
         }
     }
 }
@@ -106,6 +124,13 @@ impl fmt::Display for Target {
             Target::Ublk(number) => write!(f, "/dev/ublkb{number}"),
             Target::NbdKernel(number) => write!(f, "/dev/nbd{number}"),
             Target::Nbd(uri) => uri.fmt(f),
+            Target::VhostUser(path) => {
+                write!(
+                    f,
+                    "{VHOST_USER}{}",
+                    encode_percent(path.as_os_str().as_bytes())
+                )
+            }
         }
     }
 }
@@ -127,6 +152,15 @@ fn nbd(text: &str) -> Result<Target, Failure> {
         .map_err(|error| Failure::usage(format!("target {error}")))
 }
 
+fn vhost_user(path: &str) -> Result<Target, Fault> {
+    let path = decode_percent(path)?;
+    match path.len() {
+        _ if !path.starts_with('/') => Err(Fault::Missing("absolute path", "vhost-user:///PATH")),
+        len if len > SOCKET_PATH_MAX => Err(Fault::LongPath(len)),
+        _ => Ok(Target::VhostUser(path.into())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +175,7 @@ mod tests {
             ("nbd+unix:///?socket=/tmp/a%20b", "default"),
             ("nbd+unix:///x?socket=s", "x"),
             ("nbds://192.0.2.1:4000/disk", "disk"),
+            ("vhost-user:///tmp/a%20b", "default"),
         ] {
             let target = Target::parse(text).unwrap();
             assert_eq!(
@@ -181,6 +216,12 @@ mod tests {
             ("nbd+unix://host/?socket=x", "no host"),
             ("nbd+unix:///x", "socket is missing"),
             ("nbd:///x", "host is missing"),
+            ("vhost-user://vu", "write vhost-user:///PATH"),
+            ("vhost-user:///%00", "zero byte"),
+            (
+                &format!("vhost-user:///{}", "x".repeat(107)),
+                "choose a shorter one",
+            ),
         ] {
             let failure = Target::parse(text).unwrap_err();
             assert!(failure.message.contains(part), "{text}: {failure}");

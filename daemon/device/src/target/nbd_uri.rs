@@ -50,7 +50,7 @@ const UNIX: &str = "nbd+unix:///[EXPORT]?socket=PATH";
 const WAYS: &str = "write nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum Fault {
+pub(super) enum Fault {
     #[error("not an NBD address; {WAYS}")]
     NotAnAddress,
     #[error("unknown scheme '{0}'; {WAYS}")]
@@ -157,7 +157,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 /// Text without its percent escapes. The crate takes a `%` that escapes nothing for itself; here
 /// it is an error.
-fn decode_percent(text: &str) -> Result<String, Fault> {
+pub(super) fn decode_percent(text: &str) -> Result<String, Fault> {
     let wrong = |fault| Err(Fault::Part(text.into(), fault));
     let escapes = |after: &str| {
         let digits = after.as_bytes().get(..2);
@@ -173,7 +173,7 @@ fn decode_percent(text: &str) -> Result<String, Fault> {
     String::from_utf8(bytes).or_else(|_| wrong("is not UTF-8"))
 }
 
-fn encode_percent(bytes: &[u8]) -> PercentEncode<'_> {
+pub(super) fn encode_percent(bytes: &[u8]) -> PercentEncode<'_> {
     percent_encode(bytes, ESCAPED)
 }
 

@@ -7,6 +7,8 @@ pub mod nbd;
 mod service;
 #[cfg(feature = "ublk")]
 pub mod ublk;
+mod unix_socket;
+mod vhost_user;
 
 pub use service::{
     Context, Service, StopHow, default_target, device_on, image_of, orphan_error, orphaned_target,

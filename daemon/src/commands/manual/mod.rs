@@ -328,7 +328,7 @@ fn file_page() -> String {
     entry(
         &mut page,
         "target",
-        "Target: /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH",
+        "Target: /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT], nbd+unix:///[EXPORT]?socket=PATH or vhost-user:///PATH",
     );
     for arg in DeviceOptions::augment_args(Command::new("keys")).get_arguments() {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();

@@ -1,27 +1,21 @@
 //! Listening sockets of a server.
 //!
-//! Invariants: a unix socket is accessible only to its owner from the moment it has a name. A file
-//! that is not a socket is never removed; a socket with a listener is never replaced. If the
-//! process dies, the socket file remains, and the next server replaces it.
+//! A unix socket is private ([`unix_socket`]), a TCP socket beyond loopback requires TLS.
 
-use crate::sys;
 use crate::target::Endpoint;
-use ftld_kit::private_lock::PrivateLock;
-use nix::unistd::{AccessFlags, access};
-use std::fmt;
+use crate::transport::unix_socket::{self, SocketFile, named};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u16 = 1024;
+
 /// A socket on which the service manager listens for this process. The file belongs to the manager.
 #[derive(Debug)]
 pub enum Listening {
@@ -107,7 +101,7 @@ impl Listener {
     /// runtime.
     pub(super) fn bind(endpoint: &Endpoint, tls_required: bool) -> io::Result<Self> {
         match endpoint {
-            Endpoint::Unix(path) => bind_unix(path).map_err(|error| named(path.display(), error)),
+            Endpoint::Unix(path) => bind_unix(path),
             Endpoint::Tcp(address) => {
                 let bound = within_reach(*address, tls_required).and_then(|()| bind_tcp(*address));
                 bound.map_err(|error| named(address, error))
@@ -141,7 +135,7 @@ impl Listener {
 
     pub(super) fn endpoint(&self) -> io::Result<Endpoint> {
         match self {
-            Listener::Unix(file, _) => Ok(Endpoint::Unix(file.path.clone())),
+            Listener::Unix(file, _) => Ok(Endpoint::Unix(file.path().to_owned())),
             Listener::InheritedSockets(path, _) => Ok(Endpoint::Unix(path.clone())),
             Listener::Tcp(listener) => Ok(Endpoint::Tcp(listener.local_addr()?)),
         }
@@ -163,16 +157,17 @@ impl Listener {
     }
 }
 
-fn named(what: impl fmt::Display, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot listen on {what}: {error}"))
-}
-
 fn within_reach(address: SocketAddr, tls_required: bool) -> io::Result<()> {
     if address.ip().is_loopback() || tls_required {
         return Ok(());
     }
     let text = "beyond loopback NBD needs TLS; give it a certificate, or listen on 127.0.0.1 or a unix socket";
     Err(io::Error::new(io::ErrorKind::Unsupported, text))
+}
+
+fn bind_unix(path: &Path) -> io::Result<Listener> {
+    let (file, listener) = unix_socket::bind(path, BACKLOG)?;
+    Ok(Listener::Unix(file, UnixListener::from_std(listener)?))
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
@@ -206,111 +201,7 @@ pub(crate) fn probe(endpoint: &Endpoint) -> io::Result<()> {
         Endpoint::Tcp(address) => take_tcp(*address)
             .map(drop)
             .map_err(|error| named(address, error)),
-        Endpoint::Unix(path) => {
-            let free = is_stale(path).and_then(|_| enter(path));
-            free.map_err(|error| named(path.display(), error))
-        }
-    }
-}
-
-/// Checks that a socket can be created in the folder of its path.
-fn enter(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
-    access(folder, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|errno| {
-        let error = io::Error::from(errno);
-        let text = match error.kind() {
-            io::ErrorKind::NotFound => "this folder does not exist; create it".to_owned(),
-            _ => format!("{error}; choose another folder"),
-        };
-        io::Error::new(error.kind(), format!("{}: {text}", folder.display()))
-    })
-}
-
-fn bind_unix(path: &Path) -> io::Result<Listener> {
-    let lock = lock_name(path)?;
-    let bound = remove_stale(path).and_then(|()| {
-        let listener = UnixListener::from_std(sys::listen_privately(path, BACKLOG.into())?)?;
-        Ok(Listener::Unix(SocketFile::of(path)?, listener))
-    });
-    lock.remove();
-    bound
-}
-
-/// Locks a socket's name, so that two servers cannot replace the socket at once. The lock is a file
-/// next to it that only the owner can open. It is held briefly; a longer hold is reported.
-fn lock_name(path: &Path) -> io::Result<PrivateLock> {
-    let mut lock = path.as_os_str().to_owned();
-    lock.push(".lock");
-    for _ in 0..100 {
-        if let Some(lock) = PrivateLock::take(Path::new(&lock))? {
-            return Ok(lock);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let text = format!(
-        "another process keeps {} locked",
-        Path::new(&lock).display()
-    );
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
-}
-
-fn remove_stale(path: &Path) -> io::Result<()> {
-    match is_stale(path)? {
-        true => std::fs::remove_file(path),
-        false => Ok(()),
-    }
-}
-
-/// Returns whether a socket without a listener has this path; fails if something else has it.
-fn is_stale(path: &Path) -> io::Result<bool> {
-    let meta = match std::fs::symlink_metadata(path) {
-        Ok(meta) => meta,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    if !meta.file_type().is_socket() {
-        let text = "the path exists and is not a socket; choose another path";
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-    }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        // A listener with a full queue is one, too.
-        Ok(_) => Err(io::Error::new(
-            io::ErrorKind::AddrInUse,
-            "another server listens there; stop it or choose another path",
-        )),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(io::ErrorKind::AddrInUse.into())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The file of a unix socket, removed when dropped if it is still the same file.
-#[derive(Debug)]
-pub(super) struct SocketFile {
-    path: PathBuf,
-    identity: (u64, u64),
-}
-
-impl SocketFile {
-    fn of(path: &Path) -> io::Result<Self> {
-        let meta = std::fs::symlink_metadata(path)?;
-        Ok(SocketFile {
-            path: path.to_owned(),
-            identity: (meta.dev(), meta.ino()),
-        })
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity)
-        {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        Endpoint::Unix(path) => unix_socket::probe(path),
     }
 }
 

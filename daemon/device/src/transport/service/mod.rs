@@ -6,6 +6,7 @@ mod nbd_server;
 mod orphan;
 mod probe;
 mod ublk;
+mod vhost_user;
 mod worker;
 
 pub use orphan::{device_on, image_of, orphan_error, orphaned_target, stop_left};
@@ -20,13 +21,14 @@ use ftld_kit::failure::Failure;
 use nbd_kernel::KernelClient;
 use nbd_server::NbdServer;
 use std::sync::Arc;
+use vhost_user::VhostUser;
 
 /// A running transport.
 pub trait Service: Send + Sync {
     /// Returns the address for clients, as printed in the ready line.
     fn target(&self) -> String;
     /// Returns the users that have the device open; the device must not be removed under them.
-    /// Clients that the server can disconnect (NBD clients) are not among them. May block for a
+    /// Clients of a socket, which the server can disconnect, are not among them. May block for a
     /// moment.
     fn holders(&self) -> Users;
     /// Returns the reason if the service ended by itself.
@@ -95,5 +97,6 @@ pub fn start(
         Target::Ublk(n) => ublk::start(*n, device, context),
         Target::NbdKernel(n) => Ok(Arc::new(KernelClient::start(*n, device, context)?)),
         Target::Nbd(uri) => Ok(Arc::new(NbdServer::start(uri, passed, device, context)?)),
+        Target::VhostUser(path) => Ok(Arc::new(VhostUser::start(path, device, context)?)),
     }
 }

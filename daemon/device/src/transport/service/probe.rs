@@ -7,6 +7,7 @@ use super::ublk::not_built;
 use super::ublk::ublk_failure;
 use crate::target::Target;
 use crate::transport::nbd::{Endpoint, NbdUri, endpoint, kernel};
+use crate::transport::unix_socket;
 use ftld_kit::failure::{Exit, Failure};
 use std::path::Path;
 
@@ -33,7 +34,7 @@ pub fn default_target(runtime: &Path) -> Target {
 pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
     match target {
         Target::Ublk(n) => probe_ublk(*n, recover),
-        Target::Nbd(_) if recover => Err(Failure::usage(format!(
+        Target::Nbd(_) | Target::VhostUser(_) if recover => Err(Failure::usage(format!(
             "{target}: only /dev/ublkbN and /dev/nbdN can be reattached; start this with `ftld '{target}'`"
         ))),
         Target::NbdKernel(n) if recover => match kernel::state(*n) {
@@ -42,16 +43,22 @@ pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
             kernel::State::Free => Err(nothing_left(target)),
         },
         Target::NbdKernel(n) => kernel::probe(*n).map_err(kernel_failure),
-        Target::Nbd(_) => Ok(()),
+        Target::Nbd(_) | Target::VhostUser(_) => Ok(()),
     }
 }
 
-/// Checks whether this process can listen at an address; runs before an image is created or opened.
+/// Checks whether this process can listen at the target, if it is an address; runs before an image
+/// is created or opened.
 ///
 /// # Errors
 /// The address is in use, or closed to this process.
-pub fn probe_address(uri: &NbdUri) -> Result<(), Failure> {
-    endpoint::probe(&uri.endpoint).map_err(|error| Failure::io(uri, &error))
+pub fn probe_address(target: &Target) -> Result<(), Failure> {
+    let probed = match target {
+        Target::Nbd(uri) => endpoint::probe(&uri.endpoint),
+        Target::VhostUser(path) => unix_socket::probe(path),
+        Target::Ublk(_) | Target::NbdKernel(_) => Ok(()),
+    };
+    probed.map_err(|error| Failure::io(target, &error))
 }
 
 fn nothing_to_recover(target: &Target, pid: i32) -> Failure {

@@ -1,4 +1,4 @@
-//! The threads of NBD services.
+//! The threads of services on sockets.
 
 use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
