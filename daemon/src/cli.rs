@@ -1,7 +1,7 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::commands::start_line;
-use crate::crash_test::{CrashTestArgs, for_new_recording};
+use crate::crash_test::CrashTestArgs;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ftl_core::near_miss;
@@ -392,8 +392,7 @@ pub(crate) fn command() -> clap::Command {
         ("recover", MAKING),
         ("doctor", UNCHECKED),
     ];
-    let all = Cli::command().mut_subcommand("crash-test", for_new_recording);
-    shown.iter().fold(all, |all, (name, hidden)| {
+    shown.iter().fold(Cli::command(), |all, (name, hidden)| {
         all.mut_subcommand(name, |command| {
             let command = command.after_help("The other options of `ftld` are accepted, too.");
             let hide =

@@ -2,7 +2,7 @@
 
 use super::file_system;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use ftld_kit::size::parse_size;
 use ftld_lab::crashes::CrashesArgs;
 use std::ffi::OsString;
@@ -20,6 +20,12 @@ pub(crate) enum Where {
 
 /// Arguments of `ftld crash-test`.
 #[derive(Args, Clone, Debug)]
+#[command(
+    mut_arg("recording", made),
+    mut_arg("case", hidden),
+    mut_arg("keep", hidden)
+)]
+#[command(mut_arg("cut_off", hidden), mut_arg("ledger", hidden))]
 pub(crate) struct CrashTestArgs {
     /// File system on the device
     #[arg(long, default_value = "ext4", value_parser = PossibleValuesParser::new(file_system::names()))]
@@ -45,19 +51,17 @@ pub(crate) struct CrashTestArgs {
 /// The recording, if none is named.
 pub(super) const RECORDING: &str = "crash-test.rec";
 
-/// Options of `ftld crashes` that are for a recording that exists.
-const OF_RECORDING: [&str; 4] = ["case", "keep", "cut_off", "ledger"];
+/// Makes the recording of an exploration one that is to be made.
+fn made(recording: Arg) -> Arg {
+    recording
+        .long("record")
+        .value_name("FILE")
+        .required(false)
+        .default_value(RECORDING)
+        .help("The recording, a new file; the next run replaces the default one")
+}
 
-/// Changes the arguments of `ftld crashes` to those of a new recording.
-pub(crate) fn for_new_recording(command: clap::Command) -> clap::Command {
-    let command = command.mut_arg("recording", |arg| {
-        arg.long("record")
-            .value_name("FILE")
-            .required(false)
-            .default_value(RECORDING)
-            .help("The recording; a new file, except that the next run replaces the default one")
-    });
-    OF_RECORDING.iter().fold(command, |command, id| {
-        command.mut_arg(id, |arg| arg.hide(true))
-    })
+/// Hides an option for a recording that exists.
+fn hidden(arg: Arg) -> Arg {
+    arg.hide(true)
 }

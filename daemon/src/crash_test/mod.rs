@@ -19,7 +19,7 @@ mod job;
 mod programs;
 mod uml;
 
-pub(crate) use args::{CrashTestArgs, for_new_recording};
+pub(crate) use args::CrashTestArgs;
 pub(crate) use guest::guest_init;
 
 use args::Where;
