@@ -14,6 +14,7 @@ use ftld_device::instance::{Dirs, Instance};
 use ftld_kit::descendants;
 use ftld_kit::failure::{Failure, panic_text};
 use nix::errno::Errno;
+use nix::libc;
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, sendto, socket,

@@ -330,11 +330,11 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             (
                 "Check the files of a program in every state that a power cut can leave:",
-                &["ftld crash-test --check './check.sh $FTLD_FILES' -- ./workload.sh {}"],
+                &["ftld crash-test --check ./check.sh -- ./workload.sh {}"],
             ),
             (
                 "One that writes to a block device:",
-                &["ftld crash-test --fs none --check './check.sh $FTLD_IMAGE' -- ./workload.sh {}"],
+                &["ftld crash-test --fs none --check ./check.sh -- ./workload.sh {}"],
             ),
         ],
     ),
