@@ -46,6 +46,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use tracing::subscriber::{NoSubscriber, with_default};
 use uml::Uml;
 
 /// Program name (`argv[0]`) of the process that does the work.
@@ -189,7 +190,9 @@ impl Plan {
         let folder = scratch.path();
         let places = Places::of(of_image.as_ref().unwrap_or(&scratch).path(), folder);
         let fs = self.fs.as_ref().map(|(fs, maker)| (*fs, maker.as_path()));
-        places.create(&self.size, fs)?;
+        // Messages of a device that is not served yet are nobody's.
+        let silent = NoSubscriber::default();
+        with_default(silent, || places.create(&self.size, fs))?;
         if recording.exists() {
             std::fs::remove_file(recording)
                 .map_err(|error| Failure::io(recording.display(), &error))?;
