@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// FLUSHes of nbdfuse itself: one, when its file is closed.
+const OF_NBDFUSE: u64 = 1;
+
 /// How the host's kernel gets the device.
 #[derive(Debug)]
 pub(super) enum Way {
@@ -96,6 +99,10 @@ pub(super) fn run(
         let inside = scope.spawn(move || {
             sys::mounts::own_copy().map_err(|error| Failure::io("a mount namespace", &error))?;
             let disk = Disk::attach(way, folder)?;
+            let name = disk.path.file_name().unwrap_or_default();
+            let in_sys = Path::new("/sys/block").join(name);
+            // A loop device goes on counting when it gets another file.
+            let before = kernel_flushes(&in_sys)?;
             let mounted = fs
                 .map(|fs| Mounted::at(&disk.path, fs, mount))
                 .transpose()?;
@@ -105,10 +112,14 @@ pub(super) fn run(
             let command = job.command(place.as_os_str());
             let outcome = run_command(command, places, &kept, is_over)?;
             let busy = mounted.and_then(|mounted| mounted.unmount().err());
-            let name = disk.path.file_name().unwrap_or_default();
+            let own = if disk.nbdfuse.is_some() {
+                OF_NBDFUSE
+            } else {
+                0
+            };
             Ok(Report {
                 outcome,
-                flushes: Some(kernel_flushes(&Path::new("/sys/block").join(name))?),
+                flushes: Some(kernel_flushes(&in_sys)? - before + own),
                 busy: busy.map(|failure| failure.message),
             })
         });
@@ -178,7 +189,9 @@ impl Disk {
             std::thread::sleep(LOOK_EVERY);
         }
         let made = output(
-            Command::new(losetup).args(["--find", "--show"]).arg(&file),
+            Command::new(losetup)
+                .args(["--find", "--show", "--direct-io=on"])
+                .arg(&file),
             "losetup",
         )?;
         disk.path = made.trim().into();
