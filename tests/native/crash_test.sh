@@ -49,14 +49,15 @@ shows "careful: FLUSHes" "20 FLUSHes by the kernel's count and the device's"
 shows "careful: marks" "10 marks"
 exits "a load that fails" 1 --fs none --machine nbd --check true -- sh -c 'exit 7' '{}'
 shows "a load that fails: its exit code" "COMMAND ended with exit code 7, so nothing is explored; its recording is crash-test.rec"
-exits "what is left" 0 --fs none --machine nbd --check true -- sh -c 'setsid sleep 1000 & : {}'
+exits "what is left" 0 --fs none --machine nbd --check true -- sh -c 'setsid sleep 1000 & exec /usr/bin/python3 -c "$1" "$2"' sh \
+  'import nbd, sys; disk = nbd.NBD(); disk.connect_uri(sys.argv[1]); disk.pwrite(bytes(512), 0)' '{}'
 shows "what is left: ended" "COMMAND left 1 running process: ended"
 shows "what is left: no marks" "no mark: the checks can tell consistency, not durability"
 untouched "what is left"
 
 # Messages, before anything is made.
 rm -f crash-test.rec
-refused() {
+refused() { # NAME TEXT OPTION...
   local name=$1 text=$2
   shift 2
   exits "$name" 2 "$@"
@@ -64,8 +65,9 @@ refused() {
 }
 refused "no place" "COMMAND without {}" --check true -- sh -c true
 refused "no check" "--check <COMMAND>" -- true '{}'
-refused "too small" "--size 64.0 MiB: xfs needs 300.0 MiB or more" --fs xfs --size 64MiB --check true -- true '{}'
-refused "a recording that is there" "no recording overwrites one" --record out --check true -- true '{}'
+refused "too small" "--size 64 MiB: xfs needs 300 MiB or more" --fs xfs --size 64MiB --check true -- true '{}'
+install -o nobody /dev/null taken
+refused "a recording that is there" "no recording overwrites one" --record taken --check true -- true '{}'
 refused "a case" "\`ftld crashes crash-test.rec\`" --case cache/1 --check true -- true '{}'
 # hidden FILE NAME TEXT: a run on a host that lacks this program.
 hidden() {

@@ -164,6 +164,10 @@ impl Uml {
                 Err(RecvTimeoutError::Timeout) if device.has_ended() => {
                     return Err(device.failure("the device ended while COMMAND ran"));
                 }
+                // Helpers of a machine that was killed keep its line open.
+                Err(RecvTimeoutError::Timeout) if machine.has_ended() => {
+                    break last.recv_timeout(LOOK_EVERY).ok().flatten();
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         };
@@ -184,10 +188,14 @@ struct Machine {
 }
 
 impl Machine {
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
+    }
+
     /// Waits until the machine has switched itself off.
     fn switch_off(&mut self) {
         let end = Instant::now() + OFF_MAX;
-        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < end {
+        while !self.has_ended() && Instant::now() < end {
             std::thread::sleep(LOOK_EVERY);
         }
     }
