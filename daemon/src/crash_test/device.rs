@@ -1,7 +1,6 @@
 //! The device of a crash test: its image, with the file system in it, and the daemon that records.
 
 use super::file_system::FileSystem;
-use super::programs::last_lines;
 use crate::serve;
 use ftld_device::config::Config;
 use ftld_device::device::{BlockDevice, FlushOf};
@@ -195,9 +194,14 @@ impl Device {
         }
     }
 
-    /// Returns why it failed.
+    /// Returns why it failed: its own last message, unless it was killed.
     pub(super) fn failure(&self, what: &str) -> Failure {
-        Failure::failed(format!("{what}: {}", last_lines(&self.log, 1)))
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let message = log
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix("ftld: "));
+        Failure::failed(format!("{what}: {}", message.unwrap_or("it was killed")))
     }
 }
 
