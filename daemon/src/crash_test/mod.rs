@@ -320,6 +320,11 @@ fn checks_of(fs: Option<&FileSystem>, args: &CrashesArgs) -> Result<CrashesArgs,
             ),
         ));
     }
+    if !is_known_here(name) {
+        return Err(Failure::failed(format!(
+            "--fs {name}: its states have to be mounted, and this kernel does not know it; use another file system"
+        )));
+    }
     if args.server {
         return Err(Failure::usage(format!(
             "--server: with --fs {name} each state is mounted for a check of its own; leave it out"
@@ -332,6 +337,17 @@ fn checks_of(fs: Option<&FileSystem>, args: &CrashesArgs) -> Result<CrashesArgs,
          ({check}); rc=$?; umount \"$FTLD_FILES\"; exit $rc"
     );
     Ok(args)
+}
+
+/// Returns whether this kernel can mount a file system.
+fn is_known_here(name: &str) -> bool {
+    let is_listed = || {
+        let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        list.lines()
+            .any(|line| line.split_whitespace().last() == Some(name))
+    };
+    // A mount would load its module, too.
+    is_listed() || (Command::new("modprobe").arg(name).output().is_ok() && is_listed())
 }
 
 /// Refuses to replace a file, unless it is the default recording.
