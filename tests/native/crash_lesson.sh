@@ -22,8 +22,10 @@ typed() {
   echo "${line//python3 //usr/bin/python3 }"
 }
 cd "$SCRATCH" || exit
-page_play "user $(id -u)" 4 12 "$page" "## A lesson"
-[ "${1:-}" != without_root ] || finish
+if [ "${1:-}" = without_root ]; then
+  page_play lesson 4 12 "$page" "## A lesson"
+  finish
+fi
 
 # record OPTION NAME COMMAND...: runs the command on ext4, mounted with this option, on a device that records to NAME.rec.
 record() {

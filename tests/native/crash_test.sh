@@ -49,6 +49,7 @@ shows "careful: FLUSHes" "20 FLUSHes by the kernel's count and the device's"
 shows "careful: marks" "10 marks"
 exits "a load that fails" 1 --fs none --machine nbd --check true -- sh -c 'exit 7' '{}'
 shows "a load that fails: its exit code" "COMMAND ended with exit code 7, so nothing is explored; its recording is crash-test.rec"
+# shellcheck disable=SC2016 # for the inner shell
 exits "what is left" 0 --fs none --machine nbd --check true -- sh -c 'setsid sleep 1000 & exec /usr/bin/python3 -c "$1" "$2"' sh \
   'import nbd, sys; disk = nbd.NBD(); disk.connect_uri(sys.argv[1]); disk.pwrite(bytes(512), 0)' '{}'
 shows "what is left: ended" "COMMAND left 1 running process: ended"
