@@ -20,12 +20,7 @@ pub(crate) enum Where {
 
 /// Arguments of `ftld crash-test`.
 #[derive(Args, Clone, Debug)]
-#[command(
-    mut_arg("recording", made),
-    mut_arg("case", hidden),
-    mut_arg("keep", hidden)
-)]
-#[command(mut_arg("cut_off", hidden), mut_arg("ledger", hidden))]
+#[command(mut_args(for_new_recording))]
 pub(crate) struct CrashTestArgs {
     /// File system on the device
     #[arg(long, default_value = "ext4", value_parser = PossibleValuesParser::new(file_system::names()))]
@@ -51,17 +46,16 @@ pub(crate) struct CrashTestArgs {
 /// The recording, if none is named.
 pub(super) const RECORDING: &str = "crash-test.rec";
 
-/// Makes the recording of an exploration one that is to be made.
-fn made(recording: Arg) -> Arg {
-    recording
-        .long("record")
-        .value_name("FILE")
-        .required(false)
-        .default_value(RECORDING)
-        .help("The recording, a new file; the next run replaces the default one")
-}
-
-/// Hides an option for a recording that exists.
-fn hidden(arg: Arg) -> Arg {
-    arg.hide(true)
+/// Changes the arguments of `ftld crashes`, whose recording exists, to those of one that is made.
+fn for_new_recording(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "recording" => arg
+            .long("record")
+            .value_name("FILE")
+            .required(false)
+            .default_value(RECORDING)
+            .help("The recording, a new file; the next run replaces the default one"),
+        "case" | "keep" | "cut_off" | "ledger" => arg.hide(true),
+        _ => arg,
+    }
 }
