@@ -26,12 +26,12 @@ pub fn copy(
     failed: &dyn Fn(io::Error) -> Failure,
 ) -> Result<u64, Failure> {
     let mut bytes = 0;
-    let mut put = |at, piece: &[u8]| {
+    let put = |at, piece: &[u8]| {
         to.write_all_at(piece, at).map_err(failed)?;
         bytes += to_u64(piece.len());
         keep_on()
     };
-    each(from, part, &mut put, failed)?;
+    each(from, part, put, failed)?;
     Ok(bytes)
 }
 
@@ -42,7 +42,7 @@ pub fn copy(
 pub fn each(
     from: &File,
     part: Range<u64>,
-    take: &mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>,
+    mut take: impl FnMut(u64, &[u8]) -> Result<(), Failure>,
     failed: &dyn Fn(io::Error) -> Failure,
 ) -> Result<(), Failure> {
     let mut buffer = vec![0; to_usize(PIECE.min(part.end - part.start))];

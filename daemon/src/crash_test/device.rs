@@ -100,10 +100,10 @@ impl Places {
         file.set_len(device.size()).map_err(failed)?;
         fs.make(maker, &base)?;
         let to_image = |error| Failure::io(self.image.display(), &error);
-        let mut write = |at, bytes: &[u8]| device.write(at, bytes).map(drop).map_err(to_image);
+        let write = |at, bytes: &[u8]| device.write(at, bytes).map(drop).map_err(to_image);
         // A program may replace the file.
         let file = File::open(&base).map_err(failed)?;
-        sparse::each(&file, 0..device.size(), &mut write, &failed)?;
+        sparse::each(&file, 0..device.size(), write, &failed)?;
         let flush = device.flush(FlushOf::Everything).map_err(to_image)?;
         flush.wait().map_err(to_image)?;
         std::fs::remove_file(&base).map_err(failed)
