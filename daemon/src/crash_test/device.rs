@@ -18,9 +18,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Name of the instance.
 pub(super) const NAME: &str = "disk";
+/// Longest wait for a daemon that stops, and the time between two looks at it.
+const STOP_MAX: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Line of the log of a recording that has ended before its device.
 const RECORDING_ENDED: &str = "recording has ended";
 
@@ -206,7 +210,15 @@ impl Device {
 }
 
 impl Drop for Device {
+    /// Lets the daemon remove its device; a killed one would leave a block device.
     fn drop(&mut self) {
+        let end = Instant::now() + STOP_MAX;
+        if !self.has_ended() {
+            let _ = kill(self.pid(), Signal::SIGTERM);
+        }
+        while !self.has_ended() && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -60,6 +60,16 @@ impl Way {
         if let Some(number) = (0..16).find(is_unused) {
             return Ok(Way::Driver(format!("/dev/nbd{number}").into()));
         }
+        for (file, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
+            if !Path::new(file).exists() {
+                return Err(Failure::new(
+                    Exit::DriverMissing,
+                    format!(
+                        "--machine host: there is no {file}: `modprobe {module}`, or use `--machine uml`"
+                    ),
+                ));
+            }
+        }
         Ok(Way::Loop {
             nbdfuse: find("nbdfuse", "libnbd-bin")?,
             losetup: find("losetup", "mount")?,
