@@ -70,7 +70,7 @@ lay_out_system() {
   deploy/licences.py > "$doc/LICENCES-OF-CRATES"
   put 644 "$doc/prometheus" deploy/prometheus/ftld.rules.yml
   put 644 "$doc/examples" deploy/slurm-array.sh deploy/parallel.sh
-  put 755 "$doc/examples" docs/examples/ledger.py deploy/crash-test.sh
+  put 755 "$doc/examples" docs/examples/ledger.py docs/examples/orders.py
   put 755 "$doc/examples/checks" deploy/checks/*
   put 644 "$doc/grafana/dashboards" deploy/grafana/dashboards/*
   for kind in dashboards datasources; do
@@ -123,7 +123,7 @@ build_static() {
   put 755 "$top" "$out/static-parts/ftld"
   put_documents "$top"
   for section in 5 7 8; do put 644 "$top/man/man$section" "$out/static-parts"/man/*."$section".gz; done
-  put 755 "$top/examples" docs/examples/ledger.py
+  put 755 "$top/examples" docs/examples/ledger.py docs/examples/orders.py
   put 755 "$top/examples/checks" deploy/checks/*
   install -D -m 644 "$out/static-parts/bash" "$top/completions/ftld.bash"
   install -D -m 644 "$out/static-parts/zsh" "$top/completions/_ftld"

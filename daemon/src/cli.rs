@@ -1,6 +1,7 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::commands::start_line;
+use crate::crash_test::CrashTestArgs;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ftl_core::near_miss;
@@ -124,6 +125,21 @@ pub(crate) enum Command {
                             docs/CRASH_TESTING.md is a lesson."
     )]
     Crashes(Box<CrashesArgs>),
+    /// Run a program on a new file system, and check the states that a power cut can leave; without
+    /// root in User-Mode Linux
+    #[command(
+        after_help = "Example:\n  ftld crash-test --check ./check.sh -- ./workload.sh {}\n\n\
+                            docs/CRASH_TESTING.md is a lesson."
+    )]
+    CrashTest(Box<CrashTestArgs>),
+    /// The first process of a machine that `ftld crash-test` starts.
+    #[command(hide = true)]
+    GuestInit {
+        /// What it is to do
+        spec: PathBuf,
+        /// What a kernel adds.
+        rest: Vec<OsString>,
+    },
     /// List synthetic workloads and trace formats
     Workloads,
     /// List the flash translation layers, or show one

@@ -12,6 +12,7 @@ mod activation;
 pub mod cli;
 pub mod commands;
 pub mod control;
+mod crash_test;
 mod detach;
 pub mod live_page;
 pub mod logging;
@@ -103,6 +104,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Replay(args)) => replay::replay(&args, json),
         Some(Command::Compare(args)) => compare::compare(&args, json),
         Some(Command::Crashes(args)) => crashes::crashes(&args, json),
+        Some(Command::CrashTest(args)) => crash_test::crash_test(&args, json),
+        Some(Command::GuestInit { spec, .. }) => crash_test::guest_init(&spec),
         Some(Command::Workloads) => commands::workloads(json),
         Some(Command::Schemes { name, long }) => commands::schemes(name.as_deref(), long, json),
         Some(Command::NewScheme {

@@ -1,50 +1,129 @@
 #!/bin/bash
-# deploy/crash-test.sh as an ordinary user: a careless program fails, a careful one passes, wrong use makes nothing. Then the pytest
-# fixture's own tests.
+# `ftld crash-test` as an ordinary user: the commands of docs/CRASH_TESTING.md in User-Mode Linux, a raw device over NBD, messages
+# before anything is made, and endings that leave nothing. As root, a file system on this kernel. Then the pytest fixture's own tests.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/lib.sh"
+. "$root/tests/page.sh"
 trap 'cd / && rm -rf "$SCRATCH"' EXIT
 chmod 755 "$SCRATCH"
-cd "$SCRATCH" || exit
-cp "$root/deploy/crash-test.sh" "$root/docs/examples/ledger.py" "$(command -v ftld)" .
-chmod 755 ./*
-# shellcheck disable=SC2016 # for the shell of the check
-check='/usr/bin/python3 ledger.py check $FTLD_IMAGE'
-# as_user OUT OPTION...: runs the script as nobody.
-as_user() {
-  install -d -o nobody "$1"
-  setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$SCRATCH/$1" TMPDIR="$SCRATCH/$1" \
-    PATH="$SCRATCH:/usr/bin:/bin" ./crash-test.sh --out "$@"
-}
-# exits NAME CODE OUT OPTION...
+install -m 755 "$(command -v ftld)" "$root/docs/examples/ledger.py" "$root/docs/examples/orders.py" "$SCRATCH"
+install -d -o nobody "$SCRATCH/user" "$SCRATCH/user/tmp"
+cd "$SCRATCH/user" || exit
+user=(setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$PWD" TMPDIR="$PWD/tmp" PATH="$SCRATCH:/usr/bin:/bin")
+# exits NAME CODE OPTION...
 exits() {
   local name=$1 wanted=$2
   shift 2
-  as_user "$@" > out 2>&1
+  "${user[@]}" ftld crash-test "$@" > out 2>&1
   same "$name: exit code" $? "$wanted"
 }
-# shellcheck disable=SC2016 # for the shell of the load
-run='/usr/bin/python3 ledger.py run "$FTLD_URI" 10'
-exits careless 1 careless --check "$check" --crashes --failures --crashes 0 -- sh -c "$run careless"
-step "careless: report" grep -F "the head counts 1 orders, but order 1 is missing" out
-step "careless: JUnit" grep -F "<failure" careless/crashes.xml
-step "careless: page" test -s careless/crashes.html
-exits careful 0 careful --check "$check" -- sh -c "$run"
-step "careful: JUnit" grep -F 'failures="0"' careful/crashes.xml
-exits "the same folder again" 2 careful --check "$check" -- sh -c "$run"
-step "the same folder again: way out" grep -F "careful/run.rec exists; move it away, or name another folder by --out" out
-exits "a load that fails" 3 fails --check "$check" -- sh -c 'exit 7'
-exits "no check" 2 none -- sh -c "$run"
-exits "no load" 2 none --check "$check" --
-exits "a size that cannot be" 2 size --size 1KiB --check "$check" -- true
-same "nothing is left" "$(ls none size)" "$(printf 'none:\n\nsize:\n')"
+# shows NAME TEXT: in what the last run printed.
+shows() { if grep -qF -- "$2" out; then ok "$1"; else bad "$1: no '$2'"; cat out; fi; }
+# left: what runs left on this host.
+left() {
+  pgrep -u nobody -x linux.uml
+  pgrep -u nobody -f "$SCRATCH"
+  find "$PWD/tmp" /dev/shm -mindepth 1 -user nobody
+  grep -F "$SCRATCH" /proc/self/mountinfo
+}
+# shellcheck disable=SC2317 # called by soon
+nothing() { [ -z "$(left)" ]; }
+untouched() { soon "$1: nothing is left" 10 nothing || left; }
 
-log=fixture.log
+# The page, typed by an ordinary user.
+# shellcheck disable=SC2317 # called by page_play
+typed() {
+  local line=${1/\/usr\/share\/doc\/ftld\/examples/$SCRATCH}
+  printf '%q ' "${user[@]}" sh -c "${line//python3 //usr/bin/python3 }"
+}
+page_play page 3 8 "$root/docs/CRASH_TESTING.md" "## One command"
+untouched page
+
+# shellcheck disable=SC2016 # for the shell of the check
+check='/usr/bin/python3 ../ledger.py check $FTLD_IMAGE'
+run=(/usr/bin/python3 ../ledger.py run '{}' 10)
+exits careful 0 --fs none --size 64MiB --check "$check" --junit careful.xml -- "${run[@]}"
+step "careful: JUnit" grep -F 'failures="0"' careful.xml
+shows "careful: FLUSHes" "20 FLUSHes by the kernel's count and the device's"
+shows "careful: marks" "10 marks"
+exits "a load that fails" 1 --fs none --machine nbd --check true -- sh -c 'exit 7' '{}'
+shows "a load that fails: its exit code" "COMMAND ended with exit code 7, so nothing is explored; its recording is crash-test.rec"
+# shellcheck disable=SC2016 # for the inner shell
+exits "what is left" 0 --fs none --machine nbd --check true -- sh -c 'setsid sleep 1000 & exec /usr/bin/python3 -c "$1" "$2"' sh \
+  'import nbd, sys; disk = nbd.NBD(); disk.connect_uri(sys.argv[1]); disk.pwrite(bytes(512), 0)' '{}'
+shows "what is left: ended" "COMMAND left 1 running process: ended"
+shows "what is left: no marks" "no mark: the checks can tell consistency, not durability"
+untouched "what is left"
+
+# Messages, before anything is made.
+rm -f crash-test.rec
+refused() { # NAME TEXT OPTION...
+  local name=$1 text=$2
+  shift 2
+  exits "$name" 2 "$@"
+  shows "$name: way out" "$text"
+}
+refused "no place" "COMMAND without {}" --check true -- sh -c true
+refused "no check" "--check <COMMAND>" -- true '{}'
+refused "too small" "--size 64 MiB: xfs needs 300 MiB or more" --fs xfs --size 64MiB --check true -- true '{}'
+install -o nobody /dev/null taken
+refused "a recording that is there" "no recording overwrites one" --record taken --check true -- true '{}'
+refused "a case" "\`ftld crashes crash-test.rec\`" --case cache/1 --check true -- true '{}'
+# hidden FILE NAME TEXT: a run on a host that lacks this program.
+hidden() {
+  # shellcheck disable=SC2016 # for the inner shell
+  unshare -m sh -c 'mount --bind /dev/null "$0" && exec "$@"' "$(realpath "$1")" "${user[@]}" \
+    ftld crash-test --machine uml --check true -- true '{}' > out 2>&1
+  same "without $2: exit code" $? 1
+  shows "without $2: its package" "$3"
+}
+# shellcheck disable=SC2016 # as printed
+hidden /usr/sbin/mkfs.ext4 mkfs.ext4 'there is no mkfs.ext4: `apt install e2fsprogs`'
+# shellcheck disable=SC2016 # as printed
+hidden /usr/bin/linux.uml linux.uml 'there is no linux.uml: `apt install user-mode-linux`, or run as root'
+step "refused: no recording" test ! -e crash-test.rec
+untouched refused
+
+# begin: a run that would not end, in the machine; waits for COMMAND.
+begin() {
+  rm -f started
+  "${user[@]}" ftld crash-test --check true -- sh -c "echo > $PWD/started; sleep 1000; : {}" > out 2>&1 &
+  process=$!
+  soon "$1: COMMAND runs" 60 test -e started
+}
+# ends NAME CODE: how the run that was begun ends.
+ends() {
+  wait $process
+  same "$1: exit code" $? "$2"
+  untouched "$1"
+  step "$1: no recording" test ! -e crash-test.rec
+}
+begin interrupted
+kill -INT $process
+ends interrupted 1
+shows "interrupted: message" "interrupted while COMMAND ran"
+begin killed
+kill -KILL $process
+ends killed 137
+begin "machine killed"
+pkill -KILL -u nobody -o -x linux.uml
+ends "machine killed" 1
+shows "machine killed: message" "the machine died"
+
+# As root, on this kernel.
+mkdir host
+export FTLD_STATE_DIR=$SCRATCH/state TMPDIR=$PWD/host
+step "root: ext4 on this kernel, the check of SQLite" ftld crash-test --machine host --size 64MiB --at mark \
+  --check "$root/deploy/checks/sqlite.sh /o orders" --record host.rec -- /usr/bin/python3 ../orders.py run '{}/o' 5 extra
+step "root: nothing is left" rmdir host
+unset TMPDIR
+
+log=$SCRATCH/fixture.log
 if FTLD_PROGRAM=$SCRATCH/ftld PYTHONPATH=$root/deploy/python /usr/bin/python3 -B -m pytest -q -p no:cacheprovider -p pytest_ftld \
-  "$root/deploy/python" > $log 2>&1; then ok "fixture: $(tail -n 1 $log)"
+  "$root/deploy/python" > "$log" 2>&1; then ok "fixture: $(tail -n 1 "$log")"
 else
-  cat $log
+  cat "$log"
   bad "fixture"
 fi
 finish

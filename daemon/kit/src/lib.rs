@@ -7,6 +7,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 pub mod convert;
+pub mod descendants;
 pub mod duration;
 pub mod failure;
 pub mod interrupt;

@@ -25,8 +25,28 @@ pub fn copy(
     keep_on: &mut dyn FnMut() -> Result<(), Failure>,
     failed: &dyn Fn(io::Error) -> Failure,
 ) -> Result<u64, Failure> {
+    let mut bytes = 0;
+    let put = |at, piece: &[u8]| {
+        to.write_all_at(piece, at).map_err(failed)?;
+        bytes += to_u64(piece.len());
+        keep_on()
+    };
+    each(from, part, put, failed)?;
+    Ok(bytes)
+}
+
+/// Passes the data of a part of a file, in pieces with their places, to `take`.
+///
+/// # Errors
+/// What `failed` makes of an error of the host, or the error of `take`.
+pub fn each(
+    from: &File,
+    part: Range<u64>,
+    mut take: impl FnMut(u64, &[u8]) -> Result<(), Failure>,
+    failed: &dyn Fn(io::Error) -> Failure,
+) -> Result<(), Failure> {
     let mut buffer = vec![0; to_usize(PIECE.min(part.end - part.start))];
-    let (mut at, mut bytes) = (part.start, 0);
+    let mut at = part.start;
     while let Some(data) = next_data(from, at)
         .map_err(failed)?
         .filter(|at| *at < part.end)
@@ -36,12 +56,10 @@ pub fn copy(
         let end = hole.min(part.end).min(data + PIECE);
         let piece = &mut buffer[..to_usize(end - data)];
         from.read_exact_at(piece, data).map_err(failed)?;
-        to.write_all_at(piece, data).map_err(failed)?;
-        bytes += to_u64(piece.len());
+        take(data, piece)?;
         at = end;
-        keep_on()?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Returns where the next data of a file begins.

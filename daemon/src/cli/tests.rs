@@ -46,6 +46,14 @@ fn wrong_use_is_one_line_with_a_way_out() {
             "<--block <N>|--count <K>>; see `ftld inject bad-block --help`",
         ),
         (
+            "ftld crash-test --check true",
+            "not provided: <COMMAND>...; see `ftld crash-test --help`",
+        ),
+        (
+            "ftld crash-test --check true --fs ntfs -- true {}",
+            "possible values: ext4, xfs, btrfs, f2fs, none",
+        ),
+        (
             "ftld pause --for 5h",
             "is no unit of time; write 500us, 50ms, 30s or 5m; see `ftld pause --help`",
         ),

@@ -43,7 +43,7 @@ pub(super) fn end(
 }
 
 /// Closes the volume with everything on the image.
-pub(super) fn close(volume: &Volume, image: &Path) -> Result<(), Failure> {
+pub(crate) fn close(volume: &Volume, image: &Path) -> Result<(), Failure> {
     let closed = volume
         .close()
         .map_err(|error| Failure::io(format!("{}: closing", image.display()), &error));

@@ -37,6 +37,7 @@ mod visit;
 mod worker;
 
 pub use args::{At, CrashesArgs, Loss, Model};
+pub use scratch::{Scratch, remove_orphans};
 pub use supervisor::supervise;
 pub use visit::visit;
 
@@ -46,7 +47,6 @@ use ftld_kit::failure::Failure;
 use ftld_kit::{interrupt, output, sparse};
 use places::Places;
 use report::{About, FailedCase, Report};
-use scratch::Scratch;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,12 +63,11 @@ fn keep_image(image: &Path, keep: &Path) -> Result<(), Failure> {
     sparse::copy(&from, &to, 0..length, &mut || Ok(()), &failed).map(drop)
 }
 
-/// Explores a recording, or shows one case of it.
+/// Refuses arguments that no exploration can have, before anything is made.
 ///
 /// # Errors
-/// A state failed the check (exit code 1), the recording cannot be used, or the check cannot be
-/// run.
-pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
+/// There is no check, or a result cannot be written.
+pub fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
     // An empty command succeeds, and would find every state good.
     if args.check.trim().is_empty() {
         return Err(Failure::usage(
@@ -91,6 +90,16 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
         }
         output::writable(option, path)?;
     }
+    Ok(())
+}
+
+/// Explores a recording, or shows one case of it.
+///
+/// # Errors
+/// A state failed the check (exit code 1), the recording cannot be used, or the check cannot be
+/// run.
+pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
+    check_arguments(args)?;
     let case = args.case.as_deref().map(Case::parse).transpose()?;
     // With --case, Ctrl-C ends this process; the supervisor then removes the folder.
     let interrupted = match case {

@@ -20,15 +20,15 @@ use std::process::{Command, Stdio};
 /// Prefix of the folders' names.
 const PREFIX: &str = "ftld-crashes-";
 
-/// Folder of an exploration, removed when it is dropped.
-pub(super) struct Scratch {
+/// Folder of temporary files, removed when it is dropped.
+pub struct Scratch {
     path: PathBuf,
-    /// Locked as long as the explorer lives.
+    /// Locked as long as its maker lives.
     _lock: File,
 }
 
 impl Scratch {
-    /// Creates the folder, and removes those of explorations that were killed.
+    /// Creates the folder of an exploration.
     ///
     /// # Errors
     /// The place cannot be written.
@@ -41,14 +41,23 @@ impl Scratch {
                 None => std::env::temp_dir(),
             }
         });
-        remove_orphans(&place);
-        locked_folder(&place).map_err(|error| {
+        Scratch::create_in(&place)
+    }
+
+    /// Creates a folder, and removes those of processes that were killed.
+    ///
+    /// # Errors
+    /// The place cannot be written.
+    pub fn create_in(place: &Path) -> Result<Scratch, Failure> {
+        remove_orphans(place);
+        locked_folder(place).map_err(|error| {
             let what = format!("{}: {error}; choose another by --scratch", place.display());
             Failure::failed(what)
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Returns the real path of the folder.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -111,8 +120,8 @@ fn locked_folder(place: &Path) -> io::Result<Scratch> {
     }
 }
 
-/// Removes the folders of this user's explorations that were killed: nobody has locked them.
-fn remove_orphans(place: &Path) {
+/// Removes the folders of this user's processes that were killed: nobody has locked them.
+pub fn remove_orphans(place: &Path) {
     let Ok(entries) = std::fs::read_dir(place) else {
         return;
     };

@@ -10,15 +10,14 @@ use super::scratch;
 use super::server::{self, Server};
 use ftld_device::sys;
 use ftld_kit::convert::{to_u64, to_usize};
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use ftld_kit::descendants;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -30,10 +29,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a check's output that are kept: its end.
 const OUTPUT_MAX: usize = 16 << 10;
-/// Longest wait for processes that were killed.
-const REAP_MAX: Duration = Duration::from_secs(5);
-/// Time between two attempts to reap them.
-const REAP_EVERY: Duration = Duration::from_millis(1);
 /// Line that ends a supervisor.
 pub(super) const END: &str = "end\n";
 /// Program name (`argv[0]`) that makes this program a supervisor.
@@ -112,7 +107,7 @@ pub fn supervise() -> Option<ExitCode> {
 pub(super) fn serve() -> io::Result<()> {
     let folder = std::env::var_os("FTLD_WORK").map(PathBuf::from);
     let folder = folder.ok_or(io::ErrorKind::NotFound)?;
-    nix::sys::prctl::set_child_subreaper(true)?;
+    descendants::adopt()?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut tasks = BufReader::new(socket.try_clone()?);
     let mut server: Option<Server> = None;
@@ -356,49 +351,10 @@ fn wait(
 pub(super) fn end_all(shell: Pid) -> (Option<WaitStatus>, Vec<String>) {
     // The group may be gone already.
     let _ = killpg(shell, Signal::SIGKILL);
-    let give_up = Instant::now() + REAP_MAX;
-    let mut status = None;
-    loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Err(Errno::EINTR) => {}
-            Err(_) => return (status, Vec::new()),
-            Ok(WaitStatus::StillAlive) => {
-                let children = children();
-                for pid in &children {
-                    let _ = kill(*pid, Signal::SIGKILL);
-                }
-                if Instant::now() >= give_up {
-                    let name = |pid: &Pid| format!("process {pid}, which does not end");
-                    return (status, children.iter().map(name).collect());
-                }
-                std::thread::sleep(REAP_EVERY);
-            }
-            Ok(ended) if ended.pid() == Some(shell) => status = Some(ended),
-            Ok(_) => {}
-        }
-    }
-}
-
-/// Returns the children of this process: processes whose parent has died are among them.
-fn children() -> Vec<Pid> {
-    let own = Pid::this().as_raw().to_string();
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let is_child = |pid: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name may contain spaces and brackets; state and parent follow the last bracket.
-        let parent = stat
-            .rsplit_once(") ")
-            .and_then(|(_, rest)| rest.split(' ').nth(1));
-        parent == Some(&own)
-    };
-    let name = |entry: io::Result<std::fs::DirEntry>| {
-        let name = entry.ok()?.file_name();
-        OsStr::to_str(&name)?.parse().ok()
-    };
-    let processes = processes.filter_map(name).filter(is_child);
-    processes.map(Pid::from_raw).collect()
+    let (ended, left) = descendants::end_all(&[]);
+    let status = ended.into_iter().find(|end| end.pid() == Some(shell));
+    let name = |pid: &Pid| format!("process {pid}, which does not end");
+    (status, left.iter().map(name).collect())
 }
 
 /// The last bytes of an output.

@@ -326,6 +326,19 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "ftld-crash-test",
+        &[
+            (
+                "Check the files of a program in every state that a power cut can leave:",
+                &["ftld crash-test --check ./check.sh -- ./workload.sh {}"],
+            ),
+            (
+                "One that writes to a block device:",
+                &["ftld crash-test --fs none --check ./check.sh -- ./workload.sh {}"],
+            ),
+        ],
+    ),
+    (
         "ftld-inject-bit-errors",
         &[(
             "Multiply the bit error rate of all reads by 100:",

@@ -48,7 +48,7 @@ fn command_pages(command: &Command, pages: &mut Vec<(String, String)>) {
     pages.push((format!("{name}.8"), command_page(command)));
     let subcommands = command
         .get_subcommands()
-        .filter(|command| command.get_name() != "help");
+        .filter(|command| command.get_name() != "help" && !command.is_hide_set());
     subcommands.for_each(|subcommand| command_pages(subcommand, pages));
 }
 

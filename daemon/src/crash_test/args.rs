@@ -1,0 +1,61 @@
+//! Command line of `ftld crash-test`.
+
+use super::file_system;
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Args, ValueEnum};
+use ftld_kit::size::parse_size;
+use ftld_lab::crashes::CrashesArgs;
+use std::ffi::OsString;
+
+/// Where COMMAND runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Where {
+    /// In User-Mode Linux, without root
+    Uml,
+    /// On this kernel, as root
+    Host,
+    /// Here, on the device over NBD, with --fs none: no kernel's disk
+    Nbd,
+}
+
+/// Arguments of `ftld crash-test`.
+#[derive(Args, Clone, Debug)]
+#[command(mut_args(for_new_recording))]
+pub(crate) struct CrashTestArgs {
+    /// File system on the device
+    #[arg(long, default_value = "ext4", value_parser = PossibleValuesParser::new(file_system::names()))]
+    pub(super) fs: String,
+    /// Where COMMAND runs [default: host as root, else uml]
+    #[arg(long, value_enum)]
+    pub(super) machine: Option<Where>,
+    /// Size of the device
+    #[arg(long, default_value = "512MiB")]
+    pub(super) size: String,
+    /// RAM of the machine of User-Mode Linux
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
+    pub(super) memory: u64,
+    /// The exploration.
+    #[command(flatten)]
+    pub(super) crashes: CrashesArgs,
+    /// Program that runs on the device, and its arguments; {} is the mounted folder, with --fs none
+    /// the device. After a line `ACK TEXT` on standard output, which sets a mark, it reads a line
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+}
+
+/// The recording, if none is named.
+pub(super) const RECORDING: &str = "crash-test.rec";
+
+/// Changes the arguments of `ftld crashes`, whose recording exists, to those of one that is made.
+fn for_new_recording(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "recording" => arg
+            .long("record")
+            .value_name("FILE")
+            .required(false)
+            .default_value(RECORDING)
+            .help("The recording, a new file; the next run replaces the default one"),
+        "case" | "keep" | "cut_off" | "ledger" => arg.hide(true),
+        _ => arg,
+    }
+}

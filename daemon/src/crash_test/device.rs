@@ -1,0 +1,274 @@
+//! The device of a crash test: its image, with the file system in it, and the daemon that records.
+
+use super::file_system::FileSystem;
+use crate::serve;
+use ftld_device::config::Config;
+use ftld_device::device::{BlockDevice, FlushOf};
+use ftld_device::instance::Dirs;
+use ftld_device::options::{DeviceArgs, DeviceOptions};
+use ftld_device::stack;
+use ftld_kit::failure::Failure;
+use ftld_kit::sparse;
+use ftld_traces::recording::{Kind, Reader};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Name of the instance.
+pub(super) const NAME: &str = "disk";
+/// Longest wait for a daemon that stops, and the time between two looks at it.
+const STOP_MAX: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Line of the log of a recording that has ended before its device.
+const RECORDING_ENDED: &str = "recording has ended";
+
+/// Where the device has its files.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// The image.
+    pub(super) image: PathBuf,
+    /// The instance.
+    pub(super) dirs: Dirs,
+    /// Messages of the daemon.
+    log: PathBuf,
+}
+
+impl Places {
+    /// Returns the places in a folder for the image and one for the rest.
+    pub(super) fn of(of_image: &Path, folder: &Path) -> Places {
+        Places {
+            image: of_image.join("disk.ftld"),
+            dirs: Dirs {
+                config: folder.join("etc"),
+                state: folder.join("state"),
+                runtime: folder.join("run"),
+            },
+            log: folder.join("log"),
+        }
+    }
+
+    /// Gives a program the device's folders, and no other option of a device.
+    pub(super) fn enter(&self, command: &mut Command) {
+        environment(&self.dirs, &mut |name, value| {
+            match value {
+                None => command.env_remove(name),
+                Some(value) => command.env(name, value),
+            };
+        });
+    }
+
+    /// Creates the image, with a new file system in it.
+    ///
+    /// # Errors
+    /// The host has no room, or the file system cannot be made.
+    pub(super) fn create(
+        &self,
+        size: &str,
+        fs: Option<(&FileSystem, &Path)>,
+    ) -> Result<(), Failure> {
+        let options = DeviceOptions {
+            image: Some(self.image.clone()),
+            size: Some(size.into()),
+            name: Some(NAME.into()),
+            ..DeviceOptions::default()
+        };
+        let args = DeviceArgs {
+            options,
+            ..DeviceArgs::default()
+        };
+        let config = Config::new(&args, &self.dirs)?;
+        let volume = stack::open_or_create(&config)?.volume;
+        let written = match fs {
+            None => Ok(()),
+            Some((fs, maker)) => self.write_base(&volume, fs, maker),
+        };
+        serve::close(&volume, &self.image).and(written)
+    }
+
+    /// Makes the file system in a file, and copies it.
+    fn write_base(
+        &self,
+        device: &dyn BlockDevice,
+        fs: &FileSystem,
+        maker: &Path,
+    ) -> Result<(), Failure> {
+        let base = self.image.with_extension("base");
+        let failed = |error| Failure::io(base.display(), &error);
+        let file = File::create_new(&base).map_err(failed)?;
+        file.set_len(device.size()).map_err(failed)?;
+        fs.make(maker, &base)?;
+        let to_image = |error| Failure::io(self.image.display(), &error);
+        let write = |at, bytes: &[u8]| device.write(at, bytes).map(drop).map_err(to_image);
+        // A program may replace the file.
+        let file = File::open(&base).map_err(failed)?;
+        sparse::each(&file, 0..device.size(), write, &failed)?;
+        let flush = device.flush(FlushOf::Everything).map_err(to_image)?;
+        flush.wait().map_err(to_image)?;
+        std::fs::remove_file(&base).map_err(failed)
+    }
+}
+
+/// Passes what differs between this environment and the one of a program that uses the device.
+pub(super) fn environment(dirs: &Dirs, set: &mut dyn FnMut(&OsStr, Option<&OsStr>)) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| name.as_encoded_bytes().starts_with(b"FTLD_")) {
+        set(&name, None);
+    }
+    for (name, value) in [
+        ("FTLD_CONFIG_DIR", dirs.config.as_os_str()),
+        ("FTLD_STATE_DIR", dirs.state.as_os_str()),
+        ("FTLD_RUNTIME_DIR", dirs.runtime.as_os_str()),
+        ("FTLD_NAME", NAME.as_ref()),
+    ] {
+        set(name.as_ref(), Some(value));
+    }
+}
+
+/// A daemon that records.
+pub(super) struct Device {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Device {
+    /// Starts the daemon, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start; the message is its own.
+    pub(super) fn start(
+        places: &Places,
+        target: &str,
+        recording: &Path,
+    ) -> Result<Device, Failure> {
+        let failed = |error| Failure::io("the device", &error);
+        let mut command = Command::new("/proc/self/exe");
+        places.enter(&mut command);
+        command
+            .args(["--name", NAME, "--metrics", "off", "--image"])
+            .arg(&places.image)
+            .arg("--record")
+            .arg(recording)
+            .arg(target)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&places.log).map_err(failed)?)
+            // Ctrl-C is for the crash test, which ends its device.
+            .process_group(0);
+        let mut process = command.spawn().map_err(failed)?;
+        let mut line = String::new();
+        let output = process.stdout.take().expect("a pipe");
+        let read = BufReader::new(output).read_line(&mut line);
+        let device = Device {
+            process,
+            log: places.log.clone(),
+        };
+        match read {
+            Ok(_) if line.starts_with("ready ") => Ok(device),
+            _ => Err(device.failure("the device did not start")),
+        }
+    }
+
+    /// Returns its process.
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.process.id()).expect("a process id"))
+    }
+
+    /// Returns whether the daemon has ended by itself.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// Stops the daemon; the recording is complete.
+    ///
+    /// # Errors
+    /// The device or its recording failed meanwhile.
+    pub(super) fn stop(mut self) -> Result<(), Failure> {
+        let _ = kill(self.pid(), Signal::SIGTERM);
+        let status = self.process.wait();
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        match status {
+            Ok(status) if status.success() && !log.contains(RECORDING_ENDED) => Ok(()),
+            _ => Err(self.failure("the device failed while it was recorded")),
+        }
+    }
+
+    /// Returns why it failed: its own last message, unless it was killed.
+    pub(super) fn failure(&self, what: &str) -> Failure {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let message = log
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix("ftld: "));
+        Failure::failed(format!("{what}: {}", message.unwrap_or("it was killed")))
+    }
+}
+
+impl Drop for Device {
+    /// Lets the daemon remove its device; a killed one would leave a block device.
+    fn drop(&mut self) {
+        let end = Instant::now() + STOP_MAX;
+        if !self.has_ended() {
+            let _ = kill(self.pid(), Signal::SIGTERM);
+        }
+        while !self.has_ended() && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What a recording has to agree with.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// FLUSHes, without writes with FUA.
+    pub(super) flushes: u64,
+    /// Marks.
+    pub(super) marks: u64,
+}
+
+impl Counts {
+    /// Counts the entries of a recording.
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub(super) fn of(recording: &Path) -> Result<Counts, Failure> {
+        let mut counts = Counts::default();
+        for entry in Reader::open(recording, false).map_err(Failure::failed)? {
+            let entry = entry.map_err(Failure::failed)?;
+            match entry.kind {
+                Kind::Flush if !entry.fua => counts.flushes += 1,
+                Kind::Mark => counts.marks += 1,
+                _ => {}
+            }
+        }
+        Ok(counts)
+    }
+}
+
+/// Returns how many FLUSHes the kernel has completed on a disk, from its `stat` in sysfs.
+///
+/// # Errors
+/// The kernel does not count them.
+pub(super) fn kernel_flushes(disk: &Path) -> Result<u64, Failure> {
+    let stat = disk.join("stat");
+    let text = std::fs::read_to_string(&stat);
+    let text = text.map_err(|error| Failure::io(stat.display(), &error))?;
+    let count = text
+        .split_whitespace()
+        .nth(15)
+        .and_then(|word| word.parse().ok());
+    count.ok_or_else(|| Failure::failed("this kernel does not count FLUSHes: it is older than 5.5"))
+}
+
+/// Returns whether a folder has room for this many bytes.
+pub(super) fn has_room(folder: &Path, bytes: u64) -> bool {
+    nix::sys::statvfs::statvfs(folder)
+        .is_ok_and(|fs| fs.blocks_available() * fs.fragment_size() >= bytes)
+}

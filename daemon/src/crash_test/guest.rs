@@ -1,0 +1,444 @@
+//! `ftld guest-init`: the first process of a machine of User-Mode Linux.
+//!
+//! The machine's root is the host's, with the user's rights. This process mounts the disk, runs
+//! COMMAND as the user who called, unmounts, reports, and switches the machine off. It speaks
+//! [`Frame`]s with the host over the first serial line. The control socket of the device is at the
+//! same path as on the host; its requests pass over the line.
+
+use super::device::{NAME, kernel_flushes};
+use super::file_system::{self, FileSystem};
+use super::frames::Frame;
+use super::job::{self, Job, Outcome};
+use crate::control::{self, Request};
+use ftld_device::instance::{Dirs, Instance};
+use ftld_kit::descendants;
+use ftld_kit::failure::{Failure, panic_text};
+use nix::errno::Errno;
+use nix::libc;
+use nix::mount::{MsFlags, mount, umount};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, sendto, socket,
+};
+use nix::unistd::{getgid, getgroups, getuid};
+use parking_lot::Mutex;
+use rustix::process::{Gid, Uid};
+use rustix::system::{RebootCommand, finit_module, reboot};
+use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
+use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Line to the host.
+const SERIAL: &str = "/dev/ttyS0";
+/// The disk.
+pub(super) const DISK: &str = "/dev/vda";
+const DISK_IN_SYS: &str = "/sys/block/vda";
+/// Folder of the modules, by the kernel's release.
+pub(super) const MODULES: &str = "/usr/lib/uml/modules";
+/// Module of the disk.
+pub(super) const DISK_MODULE: &str = "virtio_blk";
+/// Longest waits for the disk, and for a mount that is in use.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Longest request to the device.
+const REQUEST_MAX: u64 = 4096;
+
+/// What the machine is to do.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Spec {
+    /// Name of the file system; `none` for the bare disk.
+    fs: String,
+    /// Where it is mounted.
+    mount: OsString,
+    job: Job,
+    /// The user who called.
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    /// Runtime folder of the device.
+    runtime: OsString,
+}
+
+impl Spec {
+    /// Returns the job of a machine, for the user of this process.
+    ///
+    /// # Errors
+    /// The groups of the user cannot be read.
+    pub(super) fn of(
+        fs: Option<&FileSystem>,
+        mount: &Path,
+        job: Job,
+        dirs: &Dirs,
+    ) -> Result<Spec, Failure> {
+        let groups = getgroups().map_err(|errno| at("groups")(errno.into()))?;
+        Ok(Spec {
+            fs: fs.map_or(file_system::NONE, |fs| fs.name).into(),
+            mount: mount.into(),
+            job,
+            uid: getuid().as_raw(),
+            gid: getgid().as_raw(),
+            groups: groups.into_iter().map(|group| group.as_raw()).collect(),
+            runtime: dirs.runtime.clone().into(),
+        })
+    }
+}
+
+/// What the machine did.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Report {
+    /// End of COMMAND.
+    pub(super) outcome: Outcome,
+    /// FLUSHes that the kernel sent to the disk; `None` without one.
+    pub(super) flushes: Option<u64>,
+    /// Why the disk is still mounted.
+    pub(super) busy: Option<String>,
+}
+
+/// The machine's last message.
+pub(super) type LastWord = Result<Report, String>;
+
+/// Runs the machine until it is switched off. Returns if this process is not the first one.
+///
+/// # Errors
+/// It is not.
+pub(crate) fn guest_init(spec: &Path) -> Result<(), Failure> {
+    if std::process::id() != 1 {
+        return Err(Failure::usage(
+            "guest-init: the first process of a machine, which `ftld crash-test` starts",
+        ));
+    }
+    let run = || {
+        let line = open_line()?;
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| run(spec, &line)));
+        let done = done.unwrap_or_else(|panic| Err(Failure::failed(panic_text(&*panic))));
+        let word: LastWord = done.map_err(|failure| failure.message);
+        let word = serde_json::to_vec(&word).map_err(Failure::failed)?;
+        line.send(&Frame::End(word)).map_err(at(SERIAL))?;
+        tcdrain(&*line.output.lock()).map_err(|errno| at(SERIAL)(errno.into()))
+    };
+    // The kernel's console, which the host shows if the machine ends without a last message.
+    let result = run().inspect_err(|failure| eprintln!("ftld guest-init: {failure}"));
+    reboot(RebootCommand::PowerOff).map_err(|errno| Failure::io("power off", &errno.into()))?;
+    result
+}
+
+/// Makes a failure of an error of the host.
+fn at(what: impl std::fmt::Display) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::io(&what, &error)
+}
+
+/// The serial line.
+struct Line {
+    output: Mutex<File>,
+    answers: Mutex<Receiver<Vec<u8>>>,
+}
+
+impl Line {
+    fn send(&self, frame: &Frame) -> io::Result<()> {
+        frame.write(&mut *self.output.lock())
+    }
+
+    /// Passes a request to the device, and waits for its answer.
+    fn ask(&self, request: Vec<u8>) -> io::Result<Vec<u8>> {
+        let answers = self.answers.lock();
+        self.send(&Frame::Ask(request))?;
+        answers.recv().map_err(io::Error::other)
+    }
+}
+
+/// Mounts the kernel's own file systems and opens the line.
+fn open_line() -> Result<Arc<Line>, Failure> {
+    for (kind, path) in [("proc", "/proc"), ("sysfs", "/sys")] {
+        mount_at(kind, kind, Path::new(path), "")?;
+    }
+    // Most kernels have mounted it.
+    let _ = mount_at("devtmpfs", "devtmpfs", Path::new("/dev"), "");
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NOCTTY);
+    let mut input = options.open(SERIAL).map_err(at(SERIAL))?;
+    let raw = tcgetattr(&input).and_then(|mut line| {
+        line.make_raw();
+        tcsetattr(&input, OptionalActions::Now, &line)
+    });
+    raw.map_err(|errno| at(SERIAL)(errno.into()))?;
+    let output = input.try_clone().map_err(at(SERIAL))?;
+    let (answered, answers) = channel();
+    std::thread::spawn(move || {
+        while let Ok(Some(Frame::Answer(answer))) = Frame::read(&mut input) {
+            let _ = answered.send(answer);
+        }
+        // The host is gone.
+        let _ = reboot(RebootCommand::PowerOff);
+    });
+    Ok(Arc::new(Line {
+        output: Mutex::new(output),
+        answers: Mutex::new(answers),
+    }))
+}
+
+fn mount_at(source: &str, kind: &str, path: &Path, options: &str) -> Result<(), Failure> {
+    let options = (!options.is_empty()).then_some(options);
+    mount(Some(source), path, Some(kind), MsFlags::empty(), options).map_err(|errno| {
+        Failure::io(
+            format!("mount of {kind} at {}", path.display()),
+            &errno.into(),
+        )
+    })
+}
+
+fn run(spec: &Path, line: &Arc<Line>) -> Result<Report, Failure> {
+    let text = std::fs::read(spec).map_err(at(spec.display()))?;
+    let spec: Spec = serde_json::from_slice(&text).map_err(Failure::failed)?;
+    // Without these many programs run, too.
+    for (kind, path) in [("tmpfs", "/dev/shm"), ("devpts", "/dev/pts")] {
+        let _ = std::fs::create_dir(path);
+        let _ = mount_at(kind, kind, Path::new(path), "");
+    }
+    let _ = start_loopback();
+    find_disk()?;
+    let folder = PathBuf::from(&spec.mount);
+    let fs = file_system::of(&spec.fs);
+    let place = match fs {
+        None => Path::new(DISK),
+        Some(fs) => {
+            for module in fs.modules {
+                load(module)?;
+            }
+            mount_at(DISK, fs.name, &folder, "")?;
+            &folder
+        }
+    };
+    chown(place, Some(spec.uid), Some(spec.gid)).map_err(at(place.display()))?;
+    let opened = File::open(place).map_err(at(place.display()))?;
+    rustix::fs::syncfs(&opened).map_err(|errno| at(place.display())(errno.into()))?;
+    drop(opened);
+    let dirs = Dirs {
+        config: PathBuf::new(),
+        state: PathBuf::new(),
+        runtime: PathBuf::from(&spec.runtime),
+    };
+    let _instance = pass_control(&dirs, &spec, line)?;
+    // As the user: the rights of a thread are its own.
+    let outcome = std::thread::scope(|scope| {
+        let job = scope.spawn(|| run_as_user(&spec, place, &dirs, line));
+        job.join()
+            .unwrap_or_else(|panic| Err(Failure::failed(panic_text(&*panic))))
+    });
+    let left = end_left();
+    let mut outcome = outcome?;
+    outcome.left += left;
+    let busy = fs.and_then(|_| unmount(&folder).err());
+    Ok(Report {
+        outcome,
+        flushes: Some(kernel_flushes(Path::new(DISK_IN_SYS))?),
+        busy: busy.map(|failure| failure.message),
+    })
+}
+
+/// Sets the loopback interface up; it is the first one.
+fn start_loopback() -> nix::Result<()> {
+    let route = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkRoute,
+    )?;
+    let up = u32::try_from(libc::IFF_UP).unwrap_or(1);
+    // RTM_NEWLINK as a request: a header of 16 bytes, then family, type, index, flags and their mask.
+    let words = [
+        32,
+        u32::from(libc::RTM_NEWLINK) | 1 << 16,
+        0,
+        0,
+        0,
+        1,
+        up,
+        up,
+    ];
+    let message: Vec<u8> = words
+        .iter()
+        .flat_map(|word: &u32| word.to_ne_bytes())
+        .collect();
+    let to = NetlinkAddr::new(0, 0);
+    sendto(route.as_raw_fd(), &message, &to, MsgFlags::empty()).map(drop)
+}
+
+/// Waits for the disk, and refuses one whose cache the kernel does not flush.
+fn find_disk() -> Result<(), Failure> {
+    load(DISK_MODULE)?;
+    wait_for(|| Path::new(DISK).exists())
+        .ok_or_else(|| Failure::failed("the machine has no disk: its device has ended"))?;
+    let cache = Path::new(DISK_IN_SYS).join("queue/write_cache");
+    let cache = std::fs::read_to_string(&cache).map_err(at(cache.display()))?;
+    match cache.trim() {
+        "write back" => Ok(()),
+        other => Err(Failure::failed(format!(
+            "the guest's kernel sees a {other:?} disk, to which it sends no FLUSH"
+        ))),
+    }
+}
+
+fn wait_for(mut is_so: impl FnMut() -> bool) -> Option<()> {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        if Instant::now() >= end {
+            return None;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Some(())
+}
+
+/// Inserts a module and those that it needs. One that is built in has no file.
+fn load(name: &str) -> Result<(), Failure> {
+    let release = rustix::system::uname();
+    let folder = Path::new(MODULES).join(&*release.release().to_string_lossy());
+    let list = folder.join("modules.dep");
+    let list = std::fs::read_to_string(&list).map_err(at(list.display()))?;
+    for file in modules(&list, name) {
+        let file = folder.join(file);
+        let opened = File::open(&file).map_err(at(file.display()))?;
+        match finit_module(&opened, c"", 0) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(errno) => return Err(at(file.display())(errno.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the files of a module, in the order in which they are inserted, from the list that
+/// depmod makes.
+pub(super) fn modules<'a>(list: &'a str, name: &str) -> Vec<&'a str> {
+    let is_it = |file: &str| {
+        let stem = Path::new(file).file_stem().and_then(|stem| stem.to_str());
+        stem.is_some_and(|stem| stem.replace('-', "_") == name)
+    };
+    let mut lines = list.lines().filter_map(|line| line.split_once(':'));
+    let Some((file, needs)) = lines.find(|(file, _)| is_it(file)) else {
+        return Vec::new();
+    };
+    needs.split_whitespace().rev().chain([file]).collect()
+}
+
+/// Serves the control socket of the device at its path on the host, for the user.
+fn pass_control(dirs: &Dirs, spec: &Spec, line: &Arc<Line>) -> Result<Instance, Failure> {
+    std::fs::create_dir_all(&dirs.runtime).map_err(at(dirs.runtime.display()))?;
+    // The host's sockets cannot be reached through its files.
+    mount_at("tmpfs", "tmpfs", &dirs.runtime, "mode=755")?;
+    let instance = Instance::take(dirs, NAME)?;
+    let path = dirs.control(NAME);
+    let listener = control::bind(&path)?;
+    listener
+        .set_nonblocking(false)
+        .map_err(at(path.display()))?;
+    for path in [dirs.of(NAME), dirs.of(NAME).join("pid"), path] {
+        chown(&path, Some(spec.uid), Some(spec.gid)).map_err(at(path.display()))?;
+    }
+    let line = line.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let line = line.clone();
+            std::thread::spawn(move || pass_requests(&stream, &line));
+        }
+    });
+    Ok(instance)
+}
+
+fn pass_requests(stream: &UnixStream, line: &Line) -> io::Result<()> {
+    let mut requests = BufReader::new(stream);
+    loop {
+        let mut request = Vec::new();
+        if requests
+            .by_ref()
+            .take(REQUEST_MAX)
+            .read_until(b'\n', &mut request)?
+            == 0
+        {
+            return Ok(());
+        }
+        let answer = line.ask(request)?;
+        (&mut &*stream).write_all(&answer)?;
+    }
+}
+
+fn run_as_user(spec: &Spec, place: &Path, dirs: &Dirs, line: &Line) -> Result<Outcome, Failure> {
+    let refused = |errno: rustix::io::Errno| at("the rights of the user")(errno.into());
+    let groups: Vec<_> = spec.groups.iter().map(|id| Gid::from_raw(*id)).collect();
+    set_thread_groups(&groups).map_err(refused)?;
+    set_thread_gid(Gid::from_raw(spec.gid)).map_err(refused)?;
+    set_thread_uid(Uid::from_raw(spec.uid)).map_err(refused)?;
+    let command = spec.job.command(place.as_os_str());
+    let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
+    let mut mark = |text: &str| set_mark(dirs, text);
+    job::run(command, &show, &mut mark, &|| false, &end_left)
+}
+
+/// Puts a mark into the recording.
+///
+/// # Errors
+/// The device refuses it.
+pub(super) fn set_mark(dirs: &Dirs, text: &str) -> Result<(), Failure> {
+    ftld_device::record::check_mark(text)?;
+    let text = text.to_owned();
+    control::answer(dirs, NAME, &Request::Mark { text }).map(drop)
+}
+
+/// Ends all processes that are left, and returns their number.
+fn end_left() -> usize {
+    super::killed(&descendants::end_all(&[]).0)
+}
+
+fn unmount(folder: &Path) -> Result<(), Failure> {
+    let mut last = Ok(());
+    let _ = wait_for(|| {
+        last = umount(folder);
+        last != Err(Errno::EBUSY)
+    });
+    last.map_err(|errno| at("umount")(errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_inserted_after_those_that_they_need() {
+        let list = "kernel/drivers/block/virtio_blk.ko:\n\
+                    kernel/fs/f2fs/f2fs.ko: kernel/lib/lz4/lz4_compress.ko kernel/lib/crc.ko\n\
+                    kernel/lib/crc32-generic.ko:\n";
+        assert_eq!(
+            modules(list, "virtio_blk"),
+            ["kernel/drivers/block/virtio_blk.ko"]
+        );
+        let f2fs = [
+            "kernel/lib/crc.ko",
+            "kernel/lib/lz4/lz4_compress.ko",
+            "kernel/fs/f2fs/f2fs.ko",
+        ];
+        assert_eq!(modules(list, "f2fs"), f2fs);
+        assert_eq!(
+            modules(list, "crc32_generic"),
+            ["kernel/lib/crc32-generic.ko"]
+        );
+        assert!(modules(list, "ext4").is_empty(), "it is built in");
+    }
+
+    #[test]
+    fn only_the_first_process_of_a_machine_switches_it_off() {
+        let refused = guest_init(Path::new("/nowhere")).unwrap_err();
+        assert!(
+            refused.message.contains("`ftld crash-test` starts"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! COMMAND on the host's own kernel, as root: the device over ublk, the kernel's NBD client, or a
+//! loop device on a file of nbdfuse.
+//!
+//! Mounts are in a namespace of their own, which ends with the last process in it.
+
+use super::device::{Device, Places, kernel_flushes};
+use super::file_system::FileSystem;
+use super::guest::{Report, set_mark};
+use super::job::{self, Job, Outcome};
+use super::programs::{find, output};
+use super::{killed, show};
+use ftld_device::sys;
+use ftld_kit::descendants;
+use ftld_kit::failure::{Exit, Failure};
+use nix::mount::{MntFlags, MsFlags, mount, umount, umount2};
+use nix::unistd::{Pid, geteuid};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait for a device file, and for a mount that is in use.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// FLUSHes of nbdfuse itself: one, when its file is closed.
+const OF_NBDFUSE: u64 = 1;
+
+/// How the host's kernel gets the device.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// A device of ublk, or of the kernel's NBD client.
+    Driver(PathBuf),
+    /// nbdfuse and losetup.
+    Loop { nbdfuse: PathBuf, losetup: PathBuf },
+}
+
+impl Way {
+    /// Chooses the first way that this host has.
+    ///
+    /// # Errors
+    /// There is none, or this is not root; the message names a way out.
+    pub(super) fn find() -> Result<Way, Failure> {
+        if !geteuid().is_root() {
+            return Err(Failure::new(
+                Exit::Permission,
+                "--machine host: only root mounts a device; `--machine uml` needs no root",
+            ));
+        }
+        let is_free = |name: &str| !Path::new("/dev").join(name).exists();
+        if Path::new("/dev/ublk-control").exists() {
+            let number = (0..64).find(|number| is_free(&format!("ublkb{number}")));
+            if let Some(number) = number {
+                return Ok(Way::Driver(format!("/dev/ublkb{number}").into()));
+            }
+        }
+        let is_unused = |number: &u32| {
+            let disk = PathBuf::from(format!("/sys/block/nbd{number}"));
+            disk.exists() && !disk.join("pid").exists()
+        };
+        if let Some(number) = (0..16).find(is_unused) {
+            return Ok(Way::Driver(format!("/dev/nbd{number}").into()));
+        }
+        for (file, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
+            if !Path::new(file).exists() {
+                return Err(Failure::new(
+                    Exit::DriverMissing,
+                    format!(
+                        "--machine host: there is no {file}: `modprobe {module}`, or use `--machine uml`"
+                    ),
+                ));
+            }
+        }
+        Ok(Way::Loop {
+            nbdfuse: find("nbdfuse", "libnbd-bin")?,
+            losetup: find("losetup", "mount")?,
+        })
+    }
+
+    /// Returns the target of the device.
+    pub(super) fn target(&self, folder: &Path) -> String {
+        match self {
+            Way::Driver(path) => path.display().to_string(),
+            Way::Loop { .. } => uri(folder),
+        }
+    }
+}
+
+/// Returns the address of the device over NBD.
+pub(super) fn uri(folder: &Path) -> String {
+    format!("nbd+unix:///?socket={}", folder.join("nbd.sock").display())
+}
+
+/// Mounts the device, runs COMMAND, unmounts. Files are in the first folder, the mount is at the
+/// second one.
+///
+/// # Errors
+/// A step fails, COMMAND cannot be run, or the user interrupts.
+pub(super) fn run(
+    way: &Way,
+    fs: Option<&FileSystem>,
+    (folder, mount): (&Path, &Path),
+    job: &Job,
+    device: &Device,
+    places: &Places,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<Report, Failure> {
+    // A namespace belongs to a thread.
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(move || {
+            sys::mounts::own_copy().map_err(|error| Failure::io("a mount namespace", &error))?;
+            let disk = Disk::attach(way, folder)?;
+            let name = disk.path.file_name().unwrap_or_default();
+            let in_sys = Path::new("/sys/block").join(name);
+            // A loop device goes on counting when it gets another file.
+            let before = kernel_flushes(&in_sys)?;
+            let mounted = fs
+                .map(|fs| Mounted::at(&disk.path, fs, mount))
+                .transpose()?;
+            let place = if fs.is_some() { mount } else { &disk.path };
+            let mut kept = vec![device.pid()];
+            kept.extend(disk.nbdfuse.as_ref().map(pid));
+            let command = job.command(place.as_os_str());
+            let outcome = run_command(command, places, &kept, is_over)?;
+            let busy = mounted.and_then(|mounted| mounted.unmount().err());
+            let own = if disk.nbdfuse.is_some() {
+                OF_NBDFUSE
+            } else {
+                0
+            };
+            Ok(Report {
+                outcome,
+                flushes: Some(kernel_flushes(&in_sys)? - before + own),
+                busy: busy.map(|failure| failure.message),
+            })
+        });
+        inside.join().expect("the thread does not panic")
+    })
+}
+
+/// Runs COMMAND as this user.
+pub(super) fn run_command(
+    command: Command,
+    places: &Places,
+    kept: &[Pid],
+    is_over: &dyn Fn() -> bool,
+) -> Result<Outcome, Failure> {
+    let mut mark = |text: &str| set_mark(&places.dirs, text);
+    let end_left = || killed(&descendants::end_all(kept).0);
+    let outcome = job::run(command, &show, &mut mark, is_over, &end_left)?;
+    match is_over() {
+        true => Err(super::interrupted()),
+        false => Ok(outcome),
+    }
+}
+
+fn pid(process: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(process.id()).expect("a process id"))
+}
+
+/// The device as the kernel sees it.
+struct Disk {
+    path: PathBuf,
+    nbdfuse: Option<Child>,
+    losetup: Option<PathBuf>,
+    fuse: PathBuf,
+}
+
+impl Disk {
+    fn attach(way: &Way, folder: &Path) -> Result<Disk, Failure> {
+        let fuse = folder.join("fuse");
+        let (nbdfuse, losetup) = match way {
+            Way::Driver(path) => {
+                return Ok(Disk {
+                    path: path.clone(),
+                    nbdfuse: None,
+                    losetup: None,
+                    fuse,
+                });
+            }
+            Way::Loop { nbdfuse, losetup } => (nbdfuse, losetup),
+        };
+        let failed = |error| Failure::io(fuse.display(), &error);
+        std::fs::create_dir(&fuse).map_err(failed)?;
+        let file = fuse.join("disk");
+        let mut command = Command::new(nbdfuse);
+        command.arg(&file).arg(uri(folder)).stdin(Stdio::null());
+        let nbdfuse = command.stdout(Stdio::null()).spawn().map_err(failed)?;
+        let mut disk = Disk {
+            path: PathBuf::new(),
+            nbdfuse: Some(nbdfuse),
+            losetup: None,
+            fuse,
+        };
+        let end = Instant::now() + PATIENCE;
+        while !file.exists() {
+            if Instant::now() >= end {
+                return Err(Failure::failed("nbdfuse: the device does not appear"));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let made = output(
+            Command::new(losetup)
+                .args(["--find", "--show", "--direct-io=on"])
+                .arg(&file),
+            "losetup",
+        )?;
+        disk.path = made.trim().into();
+        disk.losetup = Some(losetup.clone());
+        Ok(disk)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Some(losetup) = &self.losetup {
+            let _ = output(Command::new(losetup).arg("-d").arg(&self.path), "losetup");
+        }
+        if let Some(nbdfuse) = &mut self.nbdfuse {
+            let _ = umount2(&self.fuse, MntFlags::MNT_DETACH);
+            let end = Instant::now() + PATIENCE;
+            while matches!(nbdfuse.try_wait(), Ok(None)) && Instant::now() < end {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            let _ = nbdfuse.kill();
+            let _ = nbdfuse.wait();
+        }
+    }
+}
+
+/// A mounted file system.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(disk: &Path, fs: &FileSystem, folder: &Path) -> Result<Mounted, Failure> {
+        mount(
+            Some(disk),
+            folder,
+            Some(fs.name),
+            MsFlags::empty(),
+            None::<&str>,
+        )
+        .map_err(|errno| Failure::io(format!("mount of {}", fs.name), &errno.into()))?;
+        Ok(Mounted(folder.to_path_buf()))
+    }
+
+    fn unmount(self) -> Result<(), Failure> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match umount(&self.0) {
+                Err(nix::errno::Errno::EBUSY) if Instant::now() < end => {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                done => return done.map_err(|errno| Failure::io("umount", &errno.into())),
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // One that is in use goes with its last user.
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}

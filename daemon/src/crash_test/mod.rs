@@ -1,0 +1,383 @@
+//! `ftld crash-test`: runs a program on a new file system, and visits the states that a power cut
+//! can leave of it.
+//!
+//! Data flows one way: [`args`] -> [`Plan`] (all that can be refused, before anything is made) ->
+//! [`device`] (image, recording) -> [`uml`], [`host`] or NBD (COMMAND, a [`job`]) -> the exploration
+//! of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`].
+//!
+//! Invariants: no run is explored whose FLUSHes did not all reach the device: the kernel's count has
+//! to equal the recording's. The process that the user started only waits, and is the reaper of all
+//! others; whichever process dies, no process, mount or folder stays.
+
+mod args;
+mod device;
+mod file_system;
+mod frames;
+mod guest;
+mod host;
+mod job;
+mod programs;
+mod uml;
+
+pub(crate) use args::CrashTestArgs;
+pub(crate) use guest::guest_init;
+
+use args::Where;
+use device::{Counts, Device, Places};
+use file_system::FileSystem;
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::{self, counted};
+use ftld_kit::size::parse_size;
+use ftld_kit::{descendants, interrupt};
+use ftld_lab::crashes::{self, CrashesArgs, Scratch, remove_orphans};
+use ftld_traces::recording::Reader;
+use guest::{Report, Spec};
+use host::Way;
+use job::{Job, Outcome};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::{Pid, geteuid};
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tracing::subscriber::{NoSubscriber, with_default};
+use uml::Uml;
+
+/// Program name (`argv[0]`) of the process that does the work.
+const WORKER: &str = "ftld-crash-test";
+/// Folder that is in memory on most hosts.
+const SHM: &str = "/dev/shm";
+/// Time between two looks at the worker.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Runs COMMAND on a new device that records, and explores the recording.
+///
+/// # Errors
+/// A state failed the check (exit code 1), something that the run needs is missing, or the run
+/// failed; the message has the way out.
+pub(crate) fn crash_test(args: &CrashTestArgs, json: bool) -> Result<(), Failure> {
+    let name = std::env::args_os().next();
+    if name.is_some_and(|name| name == WORKER) {
+        return work(args, json);
+    }
+    let failed = |error| Failure::io("the crash test", &error);
+    descendants::adopt().map_err(failed)?;
+    let is_over = interrupt::flag()?;
+    let mut worker = Command::new("/proc/self/exe");
+    worker.arg0(WORKER).args(std::env::args_os().skip(1));
+    let mut worker = worker.spawn().map_err(failed)?;
+    let pid = Pid::from_raw(i32::try_from(worker.id()).expect("a process id"));
+    let status = loop {
+        match worker.try_wait().map_err(failed)? {
+            Some(status) => break status,
+            None if is_over.swap(false, Relaxed) => drop(kill(pid, Signal::SIGTERM)),
+            None => std::thread::sleep(LOOK_EVERY),
+        }
+    };
+    // One that was killed has left all that it started.
+    descendants::end_all(&[]);
+    for place in [scratch_place(&args.crashes), SHM.into()] {
+        remove_orphans(&place);
+    }
+    match status.code() {
+        // It has printed its own message.
+        Some(code) => std::process::exit(code),
+        None => Err(Failure::failed(format!(
+            "the crash test was killed: {status}"
+        ))),
+    }
+}
+
+/// Does what was asked for, as a child of the process that the user started.
+fn work(args: &CrashTestArgs, json: bool) -> Result<(), Failure> {
+    let failed = |error| Failure::io("the crash test", &error);
+    descendants::adopt().map_err(failed)?;
+    let is_over = interrupt::flag()?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(|errno| failed(errno.into()))?;
+    let plan = Plan::of(args)?;
+    plan.record(&is_over)?;
+    crashes::crashes(&plan.crashes, json)
+}
+
+/// How COMMAND gets the device.
+#[derive(Debug)]
+enum Machine {
+    Uml(Uml),
+    Host(Way),
+    Nbd,
+}
+
+impl Machine {
+    /// Returns the machine that was asked for, or the best one here.
+    fn choose(args: &CrashTestArgs) -> Result<Machine, Failure> {
+        let uml = || Uml::find(args.memory, &scratch_place(&args.crashes)).map(Machine::Uml);
+        match args.machine {
+            Some(Where::Nbd) if args.fs == file_system::NONE => Ok(Machine::Nbd),
+            Some(Where::Nbd) => Err(Failure::usage(
+                "--machine nbd: nothing mounts the device; with --fs none COMMAND gets its NBD URI",
+            )),
+            Some(Where::Host) => Way::find().map(Machine::Host),
+            Some(Where::Uml) => uml(),
+            None if geteuid().is_root() => Way::find().map(Machine::Host).or_else(|_| uml()),
+            None => uml(),
+        }
+    }
+}
+
+/// A crash test that can be run.
+#[derive(Debug)]
+struct Plan {
+    machine: Machine,
+    size: String,
+    bytes: u64,
+    /// The file system, and the program that makes it.
+    fs: Option<(&'static FileSystem, PathBuf)>,
+    command: Vec<OsString>,
+    crashes: CrashesArgs,
+}
+
+impl Plan {
+    /// Checks everything that can be checked before anything is made.
+    ///
+    /// # Errors
+    /// Something is missing or contradictory; the message has the way out.
+    fn of(args: &CrashTestArgs) -> Result<Plan, Failure> {
+        let of_recording = &args.crashes;
+        if of_recording.case.is_some() || of_recording.ledger.is_some() || of_recording.cut_off {
+            return Err(Failure::usage(format!(
+                "--case, --ledger and --cut-off are for a recording that exists: `ftld crashes {}`",
+                of_recording.recording.display()
+            )));
+        }
+        if !args.command.iter().any(|word| job::has_place(word)) {
+            return Err(Failure::usage(
+                "COMMAND without {}: write {} where it takes the folder, or with --fs none the device",
+            ));
+        }
+        let bytes = parse_size(&args.size).map_err(Failure::usage)?;
+        let fs = file_system::of(&args.fs);
+        let fs = fs.map(|fs| Ok((fs, fs.maker(bytes)?))).transpose()?;
+        let machine = Machine::choose(args)?;
+        let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &args.crashes)?;
+        refuse_recording(&crashes.recording)?;
+        crashes::check_arguments(&crashes)?;
+        Ok(Plan {
+            machine,
+            size: args.size.clone(),
+            bytes,
+            fs,
+            command: args.command.clone(),
+            crashes,
+        })
+    }
+
+    /// Runs COMMAND on the device. The recording stays if COMMAND ended, well or not.
+    ///
+    /// # Errors
+    /// The run failed, or the recording misses a FLUSH.
+    fn record(&self, is_over: &Arc<AtomicBool>) -> Result<(), Failure> {
+        let recording = &self.crashes.recording;
+        let scratch = Scratch::create_in(&scratch_place(&self.crashes))?;
+        let shm = Path::new(SHM);
+        let in_memory = self.crashes.scratch.is_none() && device::has_room(shm, self.bytes * 2);
+        let of_image = in_memory.then(|| Scratch::create_in(shm).ok()).flatten();
+        let folder = scratch.path();
+        let places = Places::of(of_image.as_ref().unwrap_or(&scratch).path(), folder);
+        let fs = self.fs.as_ref().map(|(fs, maker)| (*fs, maker.as_path()));
+        // Messages of a device that is not served yet are nobody's.
+        let silent = NoSubscriber::default();
+        with_default(silent, || places.create(&self.size, fs))?;
+        if recording.exists() {
+            std::fs::remove_file(recording)
+                .map_err(|error| Failure::io(recording.display(), &error))?;
+        }
+        let began = Instant::now();
+        let ran = self.run(folder, &places, &|| is_over.load(Relaxed));
+        let took = began.elapsed();
+        let counts = ran.and_then(|report| Ok((report, Counts::of(recording)?)));
+        let (report, counts) = counts.inspect_err(|_| drop(std::fs::remove_file(recording)))?;
+        self.judge(&report, &counts, took)
+    }
+
+    /// Runs COMMAND, and stops the device.
+    fn run(
+        &self,
+        folder: &Path,
+        places: &Places,
+        is_over: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Report, Failure> {
+        let fs = self.fs.as_ref().map(|(fs, _)| *fs);
+        let mount = folder.join("mnt");
+        std::fs::create_dir(&mount).map_err(|error| Failure::io(mount.display(), &error))?;
+        let job = Job::of(&self.command, &places.dirs)?;
+        let target = match &self.machine {
+            Machine::Uml(_) => uml::target(folder),
+            Machine::Host(way) => way.target(folder),
+            Machine::Nbd => host::uri(folder),
+        };
+        let mut device = Device::start(places, &target, &self.crashes.recording)?;
+        let report = match &self.machine {
+            Machine::Uml(uml) => {
+                let spec = Spec::of(fs, &mount, job, &places.dirs)?;
+                uml.run(folder, &spec, &mut device, places, is_over)
+            }
+            Machine::Host(way) => {
+                host::run(way, fs, (folder, &mount), &job, &device, places, is_over)
+            }
+            Machine::Nbd => {
+                let command = job.command(target.as_ref());
+                let outcome = host::run_command(command, places, &[device.pid()], is_over);
+                outcome.map(|outcome| Report {
+                    outcome,
+                    flushes: None,
+                    busy: None,
+                })
+            }
+        };
+        report.and_then(|report| device.stop().map(|()| report))
+    }
+
+    /// Says what was recorded; refuses what cannot be explored.
+    fn judge(&self, report: &Report, counts: &Counts, took: Duration) -> Result<(), Failure> {
+        let recording = self.crashes.recording.display();
+        let Outcome { code, left } = report.outcome;
+        let say = |text: &str| eprintln!("{recording}: {text}");
+        if let Some(sent) = report.flushes.filter(|sent| *sent != counts.flushes) {
+            return Err(Failure::failed(format!(
+                "the kernel sent {sent} FLUSHes, the device saw {}: this way loses them, so nothing is explored",
+                counts.flushes
+            )));
+        }
+        if left > 0 {
+            say(&format!(
+                "COMMAND left {}: ended",
+                counted(to_u64(left), "running process")
+            ));
+        }
+        if let Some(busy) = &report.busy {
+            say(busy);
+        }
+        if code != 0 {
+            return Err(Failure::failed(format!(
+                "COMMAND ended with exit code {code}, so nothing is explored; its recording is {recording}"
+            )));
+        }
+        if counts.marks == 0 {
+            say("no mark: the checks can tell consistency, not durability");
+        }
+        say(&format!(
+            "recorded in {:.1} s, {} FLUSHes by {}",
+            took.as_secs_f64(),
+            counts.flushes,
+            match report.flushes {
+                Some(_) => "the kernel's count and the device's",
+                None => "the device's count",
+            }
+        ));
+        Ok(())
+    }
+}
+
+/// Returns the folder for temporary files.
+fn scratch_place(args: &CrashesArgs) -> PathBuf {
+    let place = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    place.canonicalize().unwrap_or(place)
+}
+
+/// Returns the exploration, with the files of a state for the check.
+///
+/// # Errors
+/// Nothing here shows the check the files of a state.
+fn checks_of(fs: Option<&FileSystem>, args: &CrashesArgs) -> Result<CrashesArgs, Failure> {
+    let mut args = args.clone();
+    let Some(fs) = fs else {
+        return match args.files {
+            None => Ok(args),
+            Some(_) => Err(Failure::usage("--files: there are none with --fs none")),
+        };
+    };
+    if fs.is_readable {
+        args.files.get_or_insert_with(|| "/".into());
+        return Ok(args);
+    }
+    let name = fs.name;
+    if args.files.is_some() {
+        return Err(Failure::usage(format!(
+            "--files reads ext4; with --fs {name} the check finds the mounted state in FTLD_FILES"
+        )));
+    }
+    if !geteuid().is_root() {
+        return Err(Failure::new(
+            Exit::Permission,
+            format!(
+                "--fs {name}: its states have to be mounted, which takes root; without root use --fs ext4"
+            ),
+        ));
+    }
+    if !is_known_here(name) {
+        return Err(Failure::failed(format!(
+            "--fs {name}: its states have to be mounted, and this kernel does not know it; use another file system"
+        )));
+    }
+    if args.server {
+        return Err(Failure::usage(format!(
+            "--server: with --fs {name} each state is mounted for a check of its own; leave it out"
+        )));
+    }
+    let (options, check) = (fs.mount_options, &args.check);
+    args.check = format!(
+        "export FTLD_FILES=\"$FTLD_WORK/files\"; mkdir \"$FTLD_FILES\"; \
+         mount -t {name} -o loop{options} \"$FTLD_IMAGE\" \"$FTLD_FILES\" || exit 1; \
+         ({check}); rc=$?; umount \"$FTLD_FILES\"; exit $rc"
+    );
+    Ok(args)
+}
+
+/// Returns whether this kernel can mount a file system.
+fn is_known_here(name: &str) -> bool {
+    let is_listed = || {
+        let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        list.lines()
+            .any(|line| line.split_whitespace().last() == Some(name))
+    };
+    // A mount would load its module, too.
+    is_listed() || (Command::new("modprobe").arg(name).output().is_ok() && is_listed())
+}
+
+/// Refuses to replace a file, unless it is the default recording.
+fn refuse_recording(recording: &Path) -> Result<(), Failure> {
+    output::writable("--record", recording)?;
+    if recording.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let is_ours = recording == Path::new(args::RECORDING) && Reader::open(recording, true).is_ok();
+    if is_ours {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--record {0}: the file exists, and no recording overwrites one; name another file, or move {0} away",
+        recording.display()
+    )))
+}
+
+/// Returns the failure of a run that the user ended.
+fn interrupted() -> Failure {
+    Failure::failed("interrupted while COMMAND ran; nothing is explored")
+}
+
+/// Returns how many processes were killed.
+fn killed(ended: &[WaitStatus]) -> usize {
+    let is_killed = |end: &&WaitStatus| matches!(end, WaitStatus::Signaled(..));
+    ended.iter().filter(is_killed).count()
+}
+
+/// Shows output of COMMAND; standard output is for the report.
+fn show(bytes: &[u8]) {
+    let _ = std::io::stderr().write_all(bytes);
+}
