@@ -198,7 +198,15 @@ fn striped_streams_use_all_dies_at_once() {
     let names: Vec<_> = striping().map(|scheme| scheme.name).collect();
     assert_eq!(
         names,
-        ["lazyftl", "pagemap", "dopftl", "dftl", "tpftl", "leaftl"]
+        [
+            "lazyftl",
+            "pagemap",
+            "dopftl",
+            "dftl",
+            "tpftl",
+            "leaftl",
+            "learnedftl"
+        ]
     );
     for scheme in striping() {
         for placement in ["copies_apart", "single", "sepbit"] {
@@ -239,7 +247,7 @@ fn superblocks_use_all_planes_of_a_die_at_once() {
             let [(one, read_one), (two, _), (four, read_four)] =
                 [1, 2, 4].map(|planes| times_on(on_planes(planes), scheme, params("1", placement)));
             let name = scheme.name;
-            if ["dftl", "tpftl"].contains(&name) {
+            if ["dftl", "tpftl", "learnedftl"].contains(&name) {
                 // Every page waits for the read of a mapping page on the same die, which ends the
                 // joint program; only the content is checked.
                 continue;
