@@ -53,7 +53,7 @@ use nand_model::{Chip, Geometry, Profile};
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: "learnedftl",
-    title: "LearnedFTL: page-level map on flash, cached as in TPFTL, with exact predictions where the cache misses",
+    title: "LearnedFTL: page-level map on flash, cached as in TPFTL, misses predicted",
     about: "The map is stored on flash and cached as in TPFTL. Each mapping page has lines through the locations of its pages in RAM, \
             and a bit for each page that they predict exactly, so that a miss reads no mapping page. Groups of pages have blocks of \
             their own, and are rewritten in the order of their addresses.",
@@ -134,7 +134,7 @@ fn groups_of(params: &Params, device: &Device) -> Result<u32, FtlError> {
     let groups = params.get(GROUPS, default)?;
     if !(1..=16).contains(&groups) {
         return Err(FtlError::Config(format!(
-            "parameter {GROUPS}: {groups} is not from 1 to 16"
+            "parameter {GROUPS}: {groups} is not within 1 to 16"
         )));
     }
     let placement: String = params.get("gc.placement", "groups".into())?;
@@ -166,7 +166,7 @@ fn own_params(
     let pieces = params.get("learned.pieces", default_pieces(geometry))?;
     if pieces > 64 {
         return Err(FtlError::Config(format!(
-            "parameter learned.pieces: {pieces} is not from 0 to 64"
+            "parameter learned.pieces: {pieces} is not within 0 to 64"
         )));
     }
     Ok((bytes, pieces))
