@@ -169,10 +169,10 @@ impl<P: Policy> PagedFtl<P> {
     /// Chooses the group with the most invalid pages, when about as many blocks are free as it would
     /// free. The host gets these while the group is rewritten.
     fn choose_group(&mut self) {
-        let (space, pages) = (&self.space, u64::from(self.space.pages_per_block()));
-        let Some(emptiest) = space.table.greedy_victim() else {
+        let Some(emptiest) = self.space.table.greedy_victim() else {
             return;
         };
+        let (space, pages) = (&self.space, u64::from(self.space.pages_per_block()));
         let valid = u64::from(space.table.valid_count(emptiest));
         let groups = self.logical_pages.div_ceil(self.map.groups.pages) as usize;
         let mut invalid = vec![0; groups];

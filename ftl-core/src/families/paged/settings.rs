@@ -196,10 +196,8 @@ mod tests {
         };
         let new = |window, stripe| {
             let params = [("map.age_window", window), ("alloc.stripe", stripe)];
-            {
-                let own = Own::none(&geometry);
-                Settings::new(&config(300, &params).params, &own, 1000, 10, 5)
-            }
+            let own = Own::none(&geometry);
+            Settings::new(&config(300, &params).params, &own, 1000, 10, 5)
         };
         assert!(new("32", "1").is_ok());
         assert!(new("31", "1").is_err());

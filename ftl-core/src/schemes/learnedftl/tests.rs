@@ -1,5 +1,4 @@
 use super::*;
-use crate::addr::Lpn;
 use crate::families::paged::tests::{self as common, profile};
 use nand_model::{Cause, SplitMix};
 
@@ -100,8 +99,9 @@ fn after_a_mount_each_mapping_page_is_read_once() {
     fill(&mut ftl);
     ftl.shutdown(0).unwrap();
     let mut ftl = common::remount(new, ftl, &config);
+    let before = mapping_reads(&ftl);
     double_reads(&mut ftl);
-    assert_eq!(mapping_reads(&ftl), u64::from(PAGES / 128));
+    assert_eq!(mapping_reads(&ftl) - before, u64::from(PAGES / 128));
 }
 
 /// Random single pages: a group that was rewritten is in order but for what was written since.
