@@ -422,11 +422,14 @@ impl<P: Policy> Mapping for PagedFtl<P> {
             + vec_most::<PageTag>(block)
             + vec_most::<u32>(2 * block)
             + vec_most::<bool>(block)
-            + vec_most::<usize>(if P::SORTS_COPIES { block } else { 0 })
             + vec_most::<u32>(entries)
             + vec_most::<u16>(entries)
             + vec_most::<(u64, u64)>(bounds.blocks)
             + checkpoint::bytes_most(&geometry, self.logical_pages);
+        let order_most = match P::SORTS_COPIES {
+            true => vec_most::<usize>(block),
+            false => 0,
+        };
         let entries = pending.len() as u64;
         let mut report = vec![
             ram_entry(RamPart::Pending, entries, 4 * counted, table, table_most),
@@ -451,7 +454,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
                 placement + groups_most,
             ),
             ram_entry(RamPart::Trims, map.trims.len() as u64, 0, trims, trims_most),
-            ram_entry(RamPart::Work, 1, 0, work, work_most),
+            ram_entry(RamPart::Work, 1, 0, work, work_most + order_most),
         ]);
         report
     }
