@@ -3,7 +3,7 @@
 //!
 //! - `page_ram`: by page, in RAM, with checkpoints on flash (`pagemap`, `leaftl`);
 //! - `paged`: by page, in mapping pages on flash, cached in part (`lazyftl`, `dftl`, `tpftl`,
-//!   `dopftl`);
+//!   `dopftl`, `learnedftl`);
 //! - `units`: by page within units, in the OOB areas of the pages (`superblock`, `gftl`, `mnftl`);
 //! - `hybrid`: data blocks by block, log blocks by page (`nftl1`, `nftln`, `bast`, `fast`, `last`,
 //!   `asast`, `rose`).

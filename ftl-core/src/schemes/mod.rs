@@ -12,6 +12,7 @@ mod last;
 mod layout;
 mod lazyftl;
 mod leaftl;
+mod learnedftl;
 mod mlam;
 mod mnftl;
 mod nftl1;
@@ -52,6 +53,7 @@ pub static SCHEMES: &[Scheme] = &[
     last::SCHEME,
     asast::SCHEME,
     leaftl::SCHEME,
+    learnedftl::SCHEME,
 ];
 
 /// Schemes from other crates, listed after those of the table.

@@ -144,6 +144,7 @@ pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) 
         ("mlam.ack", "buffer"),
         ("leaftl.ack", "buffer"),
         ("leaftl.gamma", "4"),
+        ("learned.groups", "3"),
     ] {
         let other = usual().variant(&format!("{key}={value}"), |_| {});
         if has_param(scheme, key) && verdicts.want(&other.path()) {

@@ -53,6 +53,12 @@ impl<P: Policy> PagedMap<P> {
         for vtpn in 0..self.directory.len() as u32 {
             let ppn = Ppn::new(self.directory[vtpn as usize]);
             if ppn.raw() == UNMAPPED {
+                if P::LOOKS_UP_WRITES {
+                    for lpn in self.pages_of(vtpn) {
+                        let newest = self.pending.get(lpn).and_then(|entry| entry.ppn());
+                        self.audit_cached(lpn, newest, wrong);
+                    }
+                }
                 continue;
             }
             let oob = space.flash.read(ppn, &mut page, Cause::Recovery)?;
@@ -75,12 +81,7 @@ impl<P: Policy> PagedMap<P> {
                 let newest = entry
                     .filter(|_| P::LOOKS_UP_WRITES)
                     .map_or(named, |entry| entry.ppn());
-                if self.policy.peek(lpn).is_some_and(|cached| cached != newest) {
-                    wrong.push(format!(
-                        "logical page {lpn}: cached entry is {:?}, newest is {newest:?}",
-                        self.policy.peek(lpn)
-                    ));
-                }
+                self.audit_cached(lpn, newest, wrong);
                 let Some(named) = named else { continue };
                 if entry.is_none() {
                     expected.current.insert(lpn, named);
@@ -100,6 +101,16 @@ impl<P: Policy> PagedMap<P> {
             }
         }
         Ok(())
+    }
+
+    /// Compares what the cache has of a page, or predicts, with its newest location.
+    fn audit_cached(&self, lpn: u32, newest: Option<Ppn>, wrong: &mut Vec<String>) {
+        let cached = self.policy.peek(lpn);
+        if cached.is_some_and(|cached| cached != newest) {
+            wrong.push(format!(
+                "logical page {lpn}: cached entry is {cached:?}, newest is {newest:?}"
+            ));
+        }
     }
 
     fn audit_pending(&self, space: &Space, expected: &mut Expected, wrong: &mut Vec<String>) {

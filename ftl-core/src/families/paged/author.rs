@@ -216,7 +216,7 @@ impl<C: MapCache> Policy for Cached<C> {
         None
     }
 
-    fn on_writeback(&mut self, _: u32, _: &[u8]) {}
+    fn on_writeback(&mut self, _: u32, _: &[u8], _: &Pending) {}
 
     fn dropped(&mut self, vtpn: u32) {
         for lpn in self.pages_of(vtpn) {

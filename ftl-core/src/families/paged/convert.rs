@@ -131,7 +131,7 @@ impl<P: Policy> PagedMap<P> {
         self.set_directory(space, vtpn, Some(ppn));
         self.upto[vtpn as usize] = upto;
         let page = space.flash.own(&self.map_page);
-        self.policy.on_writeback(vtpn, page);
+        self.policy.on_writeback(vtpn, page, &self.pending);
         Ok(())
     }
 }

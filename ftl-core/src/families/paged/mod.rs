@@ -33,6 +33,7 @@ mod audit;
 pub(crate) mod author;
 mod checkpoint;
 mod convert;
+mod groups;
 pub(crate) mod map;
 pub(crate) mod pending;
 mod policy;
@@ -65,6 +66,8 @@ use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::{Mapped, UntilWritten};
 pub use author::{CachedMapScheme, MapCache, MapPage};
 pub(crate) use checkpoint::checkpoint_pages;
+use groups::Groups;
+pub(crate) use groups::Placement;
 pub(crate) use map::map_pages;
 use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile};
 use pending::Pending;
@@ -129,14 +132,16 @@ pub(crate) const TOMBSTONES_RAM: RamParam = RamParam {
 /// Every block of the window has a list of its logical pages in RAM.
 pub(crate) const AGE_WINDOW_RAM: RamParam = RamParam {
     key: docs::AGE_WINDOW.key,
-    range: |layout, params| {
-        let geometry = &layout.profile.geometry;
-        let lanes = placement::from_params(params, &Own::none(geometry))?.lanes();
-        let least = age_window_least(placement::more_streams(lanes)).max(32);
-        Ok((least, least.max(512)))
-    },
+    range: |layout, params| window_range(params, &Own::none(&layout.profile.geometry)),
     share_percent: 100,
 };
+
+/// Returns the shortest age window of a scheme with these policies, and the longest of use.
+pub(crate) fn window_range(params: &Params, own: &Own) -> Result<(u64, u64), FtlError> {
+    let lanes = placement::from_params(params, own)?.lanes();
+    let least = age_window_least(placement::more_streams(lanes)).max(32);
+    Ok((least, least.max(512)))
+}
 
 /// Returns the minimum bytes of a cache by the paper's count, and the bytes of all entries.
 pub(crate) fn cache_range(layout: &Layout, least: u32, entry_bytes: u32) -> (u64, u64) {
@@ -164,11 +169,20 @@ fn reserve(profile: &Profile) -> u32 {
 
 /// Returns the common parameters of a scheme that looks up writes, on this chip.
 pub(crate) fn settings_of(chip: &Chip, config: &FtlConfig) -> Result<Settings, FtlError> {
+    settings_under(chip, config, &Own::none(chip.geometry()))
+}
+
+/// Returns the same for a scheme with policies of its own.
+pub(crate) fn settings_under(
+    chip: &Chip,
+    config: &FtlConfig,
+    own: &Own,
+) -> Result<Settings, FtlError> {
     let geometry = chip.geometry();
     let checkpoint = checkpoint_pages(geometry, config.logical_pages, geometry.blocks);
     Settings::new(
         &config.params,
-        geometry,
+        own,
         geometry.blocks - chip.slc_blocks(),
         checkpoint,
         reserve(chip.profile()),
@@ -177,7 +191,11 @@ pub(crate) fn settings_of(chip: &Chip, config: &FtlConfig) -> Result<Settings, F
 
 /// Returns an error if the parameters of folding make no sense on this device.
 pub(crate) fn check_region(profile: &Profile, params: &Params) -> Result<(), FtlError> {
-    let lanes = placement::from_params(params, &Own::none(&profile.geometry))?.lanes();
+    check_region_under(profile, params, &Own::none(&profile.geometry))
+}
+
+fn check_region_under(profile: &Profile, params: &Params, own: &Own) -> Result<(), FtlError> {
+    let lanes = placement::from_params(params, own)?.lanes();
     fold::from_params(params, profile, lanes).map(drop)
 }
 
@@ -187,11 +205,22 @@ pub(crate) fn overhead_of_params(
     logical_pages: u32,
     params: &Params,
 ) -> Result<u32, FtlError> {
-    check_region(profile, params)?;
+    let own = Own::none(&profile.geometry);
+    overhead_under(profile, logical_pages, params, &own)
+}
+
+/// Returns the same for a scheme with policies of its own.
+pub(crate) fn overhead_under(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+    own: &Own,
+) -> Result<u32, FtlError> {
+    check_region_under(profile, params, own)?;
     let geometry = &profile.geometry;
     let blocks = estimate_blocks(geometry, logical_pages);
     let checkpoint = checkpoint_pages(geometry, logical_pages, blocks);
-    let settings = Settings::new(params, geometry, blocks, checkpoint, reserve(profile))?;
+    let settings = Settings::new(params, own, blocks, checkpoint, reserve(profile))?;
     Ok(overhead_blocks(profile, logical_pages, blocks, &settings))
 }
 
@@ -296,6 +325,8 @@ impl<P: Policy> Mapping for PagedFtl<P> {
             };
             self.next_ver += taken as u64;
             self.map.track_buffer_block(&self.space, ppn, stream);
+            let block = self.space.flash.geometry().block_of(ppn);
+            self.map.groups.note(block, lpn);
             for i in 0..taken {
                 let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
                 self.map
@@ -373,6 +404,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
         let directory = vec_bytes::<u32>(map.directory.capacity());
         let tables = directory + vec_bytes::<u64>(map.upto.capacity());
         let (mapped, (of_policies, placement)) = (map.mapped.bytes(), map.streams.bytes());
+        let (groups, groups_most) = map.groups.bytes(geometry.pages_per_block);
         let work = map.map_page.ram()
             + vec_bytes::<PageTag>(map.tags.capacity())
             + vec_bytes::<(u64, u64)>(map.converted.capacity())
@@ -381,6 +413,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
             + vec_bytes::<u32>(map.superseded.capacity())
             + vec_bytes::<u32>(map.relocated.0.capacity())
             + vec_bytes::<bool>(map.relocated.1.capacity())
+            + vec_bytes::<usize>(map.order.capacity())
             + map.writer.bytes();
         // Buffers for the pages of a block, and for the entries of a mapping page.
         let (block, entries) = (geometry.pages_per_block.into(), self.map.per_page().into());
@@ -393,6 +426,10 @@ impl<P: Policy> Mapping for PagedFtl<P> {
             + vec_most::<u16>(entries)
             + vec_most::<(u64, u64)>(bounds.blocks)
             + checkpoint::bytes_most(&geometry, self.logical_pages);
+        let order_most = match P::SORTS_COPIES {
+            true => vec_most::<usize>(block),
+            false => 0,
+        };
         let entries = pending.len() as u64;
         let mut report = vec![
             ram_entry(RamPart::Pending, entries, 4 * counted, table, table_most),
@@ -413,11 +450,11 @@ impl<P: Policy> Mapping for PagedFtl<P> {
                 RamPart::Placement,
                 blocks,
                 of_policies,
-                placement,
-                placement,
+                placement + groups,
+                placement + groups_most,
             ),
             ram_entry(RamPart::Trims, map.trims.len() as u64, 0, trims, trims_most),
-            ram_entry(RamPart::Work, 1, 0, work, work_most),
+            ram_entry(RamPart::Work, 1, 0, work, work_most + order_most),
         ]);
         report
     }
@@ -441,11 +478,23 @@ impl<P: Policy> PagedFtl<P> {
         policy: P,
         start: Start,
     ) -> Result<Self, FtlError> {
+        let own = Own::none_of(chip.geometry(), config.logical_pages);
+        Self::create_under(scheme, &own, chip, config, (settings, policy), start)
+    }
+
+    /// Starts a scheme of this family with policies of its own.
+    pub(crate) fn create_under(
+        scheme: &'static str,
+        own: &Own,
+        chip: Chip,
+        config: &FtlConfig,
+        (settings, policy): (Settings, P),
+        start: Start,
+    ) -> Result<Self, FtlError> {
         let (geometry, logical_pages) = (*chip.geometry(), config.logical_pages);
         check_size(&geometry, logical_pages)?;
         let at_once = settings.buffer_blocks.is_none();
-        let own = Own::none_of(&geometry, logical_pages);
-        let placement = placement::from_params(&config.params, &own)?;
+        let placement = placement::from_params(&config.params, own)?;
         let folding = fold::from_params(&config.params, chip.profile(), placement.lanes())?;
         let streams = [
             StreamSpec::new(StreamKind::Host, settings.host_role, at_once)
@@ -483,6 +532,8 @@ impl<P: Policy> PagedFtl<P> {
             left: Vec::new(),
             superseded: Vec::new(),
             relocated: Default::default(),
+            groups: Groups::new(&geometry, logical_pages, settings.groups),
+            order: Vec::new(),
         };
         Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
     }

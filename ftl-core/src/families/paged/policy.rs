@@ -13,6 +13,9 @@ pub(crate) trait Policy: Send {
     /// invalid at once. If not, it becomes invalid when its mapping page is written.
     const LOOKS_UP_WRITES: bool;
 
+    /// Whether GC copies the pages of a block in the order of their addresses.
+    const SORTS_COPIES: bool = false;
+
     /// Returns the location of a page, if it is cached, and records the access. `pending` is true
     /// if [`Pending`] already has the location.
     fn get(&mut self, lpn: u32, pending: bool) -> Option<Option<Ppn>>;
@@ -36,8 +39,9 @@ pub(crate) trait Policy: Send {
     /// one of its entries leaves the cache.
     fn evict(&mut self, pending: &Pending) -> Option<u32>;
 
-    /// Updates the cache from the content of a mapping page that was written.
-    fn on_writeback(&mut self, vtpn: u32, page: &[u8]);
+    /// Updates the cache from the content of a mapping page that was written. Pending entries are as
+    /// new as `page`, or newer.
+    fn on_writeback(&mut self, vtpn: u32, page: &[u8], pending: &Pending);
 
     /// Drops a mapping page that was trimmed as a whole.
     fn dropped(&mut self, vtpn: u32);

@@ -17,7 +17,7 @@ use crate::format::UNMAPPED;
 use crate::format::{Flags, Oob, Role};
 use crate::gc::{GarbageCollect, GcState, fold};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Pbn, Ppn};
+use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<P: Policy> GarbageCollect for PagedFtl<P> {
     fn parts(&mut self) -> (&mut Space, &mut GcState) {
@@ -134,6 +134,9 @@ impl<P: Policy> PagedFtl<P> {
         }
         self.maintain()?;
         let joins = self.map.streams.host().contains(&stream) && self.space.room(stream) == 0;
+        if joins {
+            self.rewrite_groups()?;
+        }
         self.ensure_blocks(joins as u32)
     }
 
@@ -191,8 +194,13 @@ impl<P: Policy> PagedFtl<P> {
         Ok(self.gc.pages.from.len() as u32)
     }
 
-    fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+    pub(super) fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.find_lost_owners(cause.of_map())?;
+        if P::SORTS_COPIES {
+            let has_data = self.space.flash.chip().store().keeps_data();
+            let (pages, page) = (&mut self.gc.pages, self.space.geometry().page_len());
+            pages.sort_by_owner(page, has_data, &mut self.map.order);
+        }
         self.map.note_collected(&self.space, victim);
         self.map.streams.keep_lane(cause == Cause::Wear);
         let page = self.space.geometry().page_bytes as usize;
@@ -230,6 +238,8 @@ impl<P: Policy> PagedFtl<P> {
                 "{taken} pages were copied of {run}"
             );
             self.map.track_buffer_block(&self.space, first, stream);
+            let block = self.space.flash.geometry().block_of(first);
+            self.map.groups.note(block, self.gc.pages.owner(next).1);
             for i in 0..taken {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);
                 let to = Some(Ppn::new(first.raw() + i));
@@ -247,7 +257,12 @@ impl<P: Policy> PagedFtl<P> {
                 next += 1;
             }
             let copied = &self.gc.pages.from[next - taken as usize..next];
-            self.space.table.set_pages_invalid(copied);
+            if P::SORTS_COPIES {
+                let table = &mut self.space.table;
+                copied.iter().for_each(|ppn| table.set_invalid(*ppn));
+            } else {
+                self.space.table.set_pages_invalid(copied);
+            }
             moved += taken;
         }
         self.space.flash.end_parts(parts);

@@ -221,6 +221,7 @@ impl<P: Policy> Rewriter for PagedFtl<P> {
             self.map
                 .track_buffer_block(&self.space, to, self.map.streams.copies()[0]);
             self.map.pending.update_entry(tag.lpn, Some(to), false, seq);
+            self.map.policy.on_relocate(tag.lpn, Some(to));
         }
         self.space.table.set_invalid(rewrite.from);
     }

@@ -81,6 +81,8 @@ pub(crate) struct Settings {
     pub(crate) oob_mark: bool,
     /// Open blocks of data besides one for the host and one for copies.
     pub(crate) more_streams: u32,
+    /// Groups of logical pages with blocks of their own; fewer than 2: none.
+    pub(crate) groups: u32,
     /// Roles of blocks with host data, and of blocks with relocated pages.
     pub(crate) host_role: Role,
     pub(crate) copy_role: Role,
@@ -131,19 +133,18 @@ impl Settings {
     }
 
     /// Reads the common parameters of a scheme in which GC may take every full block. `reserve`:
-    /// free blocks that one GC run may need.
+    /// free blocks that one GC run may need; `own`: policies of the scheme.
     ///
     /// # Errors
     /// [`FtlError::Config`] if a value is malformed or cannot work.
     pub(crate) fn new(
         params: &Params,
-        geometry: &Geometry,
+        own: &Own,
         blocks: u32,
         checkpoint_pages: u32,
         reserve: u32,
     ) -> Result<Settings, FtlError> {
-        let more_streams =
-            more_streams(placement::from_params(params, &Own::none(geometry))?.lanes());
+        let more_streams = more_streams(placement::from_params(params, own)?.lanes());
         let rewritten = STREAMS.len() as u32 + more_streams;
         let free_blocks = FreeBlocks {
             default: reserve + rewritten + 1.max(blocks / 200),
@@ -160,6 +161,7 @@ impl Settings {
             max_pending: None,
             oob_mark: false,
             more_streams,
+            groups: 0,
             host_role: Role::Data,
             copy_role: Role::Data,
             reserve,
@@ -194,7 +196,8 @@ mod tests {
         };
         let new = |window, stripe| {
             let params = [("map.age_window", window), ("alloc.stripe", stripe)];
-            Settings::new(&config(300, &params).params, &geometry, 1000, 10, 5)
+            let own = Own::none(&geometry);
+            Settings::new(&config(300, &params).params, &own, 1000, 10, 5)
         };
         assert!(new("32", "1").is_ok());
         assert!(new("31", "1").is_err());

@@ -1,5 +1,6 @@
 //! The state of the family, and its streams.
 
+use super::groups::Groups;
 use super::pending::Pending;
 use super::settings::Settings;
 use crate::checkpoint::CheckpointWriter;
@@ -53,6 +54,9 @@ pub(crate) struct PagedMap<P> {
     /// Buffers of a GC run: uncached mapping pages of the relocated pages; and, by page of the
     /// victim, whether it is superseded and therefore not relocated.
     pub(super) relocated: (Vec<u32>, Vec<bool>),
+    pub(super) groups: Groups,
+    /// Buffer of a GC run that sorts its copies.
+    pub(super) order: Vec<usize>,
 }
 
 /// A scheme over a chip.

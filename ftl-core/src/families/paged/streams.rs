@@ -62,7 +62,11 @@ impl<P: Policy> PagedFtl<P> {
                     now: self.next_ver,
                 };
                 let stream = self.map.streams.of_write(&write);
-                Ok((stream, 1, is_known))
+                let count = match self.map.streams.pages_in_turn() {
+                    1 => 1,
+                    _ => self.map.groups.run_of_write(first.raw(), count),
+                };
+                Ok((stream, count, is_known))
             }
         }
     }

@@ -198,7 +198,15 @@ fn striped_streams_use_all_dies_at_once() {
     let names: Vec<_> = striping().map(|scheme| scheme.name).collect();
     assert_eq!(
         names,
-        ["lazyftl", "pagemap", "dopftl", "dftl", "tpftl", "leaftl"]
+        [
+            "lazyftl",
+            "pagemap",
+            "dopftl",
+            "dftl",
+            "tpftl",
+            "leaftl",
+            "learnedftl"
+        ]
     );
     for scheme in striping() {
         for placement in ["copies_apart", "single", "sepbit"] {
@@ -206,7 +214,12 @@ fn striped_streams_use_all_dies_at_once() {
                 ["1", "2", "4"].map(|stripe| times(scheme, params(stripe, placement)));
             let name = scheme.name;
             assert!(10 * two < 6 * one, "{name} {placement}: {one}, {two} ns");
-            assert!(10 * four < 4 * one, "{name} {placement}: {one}, {four} ns");
+            // Stripes leave no lines to predict by.
+            let share = if name == "learnedftl" { 5 } else { 4 };
+            assert!(
+                10 * four < share * one,
+                "{name} {placement}: {one}, {four} ns"
+            );
             assert!(
                 10 * read_four < 7 * read_one,
                 "{name} {placement}: {read_one}, {read_four} ns of reads"
@@ -239,7 +252,7 @@ fn superblocks_use_all_planes_of_a_die_at_once() {
             let [(one, read_one), (two, _), (four, read_four)] =
                 [1, 2, 4].map(|planes| times_on(on_planes(planes), scheme, params("1", placement)));
             let name = scheme.name;
-            if ["dftl", "tpftl"].contains(&name) {
+            if ["dftl", "tpftl", "learnedftl"].contains(&name) {
                 // Every page waits for the read of a mapping page on the same die, which ends the
                 // joint program; only the content is checked.
                 continue;

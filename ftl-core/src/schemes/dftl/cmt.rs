@@ -185,7 +185,7 @@ impl Policy for Cmt {
         None
     }
 
-    fn on_writeback(&mut self, _: u32, _: &[u8]) {}
+    fn on_writeback(&mut self, _: u32, _: &[u8], _: &Pending) {}
 
     fn dropped(&mut self, vtpn: u32) {
         for lpn in vtpn * self.per_page..(vtpn + 1) * self.per_page {

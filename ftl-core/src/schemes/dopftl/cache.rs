@@ -328,7 +328,7 @@ impl Policy for Cache {
         None
     }
 
-    fn on_writeback(&mut self, vtpn: u32, _: &[u8]) {
+    fn on_writeback(&mut self, vtpn: u32, _: &[u8], _: &Pending) {
         self.discard_evicted(vtpn);
     }
 

@@ -119,7 +119,8 @@ fn settings(
     let refuse = |text: String| Err(FtlError::Config(text));
     // A cold block, a mapping block, a failing program, and on MLC a pair backup.
     let reserve = if profile.is_mlc() { 5 } else { 3 };
-    let common = Settings::new(params, &profile.geometry, blocks, checkpoint, reserve)?;
+    let own = Own::none(&profile.geometry);
+    let common = Settings::new(params, &own, blocks, checkpoint, reserve)?;
     // An open block for each stream, and two full ones.
     let least = 4 + common.more_streams;
     let buffer_blocks = params.get("lazy.buffer_blocks", least.max(default_buffer(blocks)))?;
@@ -279,7 +280,7 @@ impl Policy for WholePages {
         None
     }
 
-    fn on_writeback(&mut self, vtpn: u32, page: &[u8]) {
+    fn on_writeback(&mut self, vtpn: u32, page: &[u8], _: &Pending) {
         self.pages.put(vtpn, page);
     }
 

@@ -19,7 +19,7 @@
 //! Age window, safe pages, validity, placement of copies and the bound of waiting entries (here
 //! twice as many as 6 bytes fit into the cache) are as in DFTL's header.
 
-mod nodes;
+pub(super) mod nodes;
 #[cfg(test)]
 mod tests;
 

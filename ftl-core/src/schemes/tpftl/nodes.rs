@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Bytes of an entry and of a node's head by the paper's count.
-pub(super) const ENTRY_BYTES: u32 = 6;
+pub(in crate::schemes) const ENTRY_BYTES: u32 = 6;
 const NODE_BYTES: u32 = 8;
 
 /// A cached entry.
@@ -131,7 +131,7 @@ impl Phase {
 }
 
 /// Two-level cache (see the module).
-pub(super) struct Nodes {
+pub(in crate::schemes) struct Nodes {
     nodes: FxHashMap<u32, Node>,
     /// Mapping pages by the mean last use of their entries.
     by_heat: BTreeSet<(u64, u32)>,
@@ -148,7 +148,12 @@ pub(super) struct Nodes {
 
 impl Nodes {
     /// Creates a cache of `bytes` by the paper's count; mapping pages have `per_page` entries.
-    pub(super) fn new(bytes: u32, threshold: u32, per_page: u32, logical_pages: u32) -> Self {
+    pub(in crate::schemes) fn new(
+        bytes: u32,
+        threshold: u32,
+        per_page: u32,
+        logical_pages: u32,
+    ) -> Self {
         Nodes {
             nodes: FxHashMap::default(),
             by_heat: BTreeSet::new(),
@@ -169,7 +174,7 @@ impl Nodes {
     }
 
     /// Sets whether lookup steps are those of a search of the lists.
-    pub(super) fn count_by_list(self, by_list: bool) -> Self {
+    pub(in crate::schemes) fn count_by_list(self, by_list: bool) -> Self {
         Nodes { by_list, ..self }
     }
 
@@ -329,7 +334,7 @@ impl Policy for Nodes {
         None
     }
 
-    fn on_writeback(&mut self, _: u32, _: &[u8]) {}
+    fn on_writeback(&mut self, _: u32, _: &[u8], _: &Pending) {}
 
     fn dropped(&mut self, vtpn: u32) {
         if let Some(node) = self.nodes.get_mut(&vtpn) {
