@@ -51,9 +51,10 @@ MAPS = [
     ("page map in RAM", "pagemap", []),
     ("DFTL", "dftl", []),
     ("TPFTL", "tpftl", []),
-    ("LeaFTL, gamma 0", "leaftl", ["leaftl.gamma=0"]),
-    ("LeaFTL, gamma 4", "leaftl", ["leaftl.gamma=4"]),
-    # ("LearnedFTL", "learnedftl", []),
+    ("LeaFTL on flash", "leaftl", ["leaftl.ack=flash"]),
+    ("LeaFTL, buffer", "leaftl", ["leaftl.ack=buffer"]),
+    ("LeaFTL, buffer, gamma 4", "leaftl", ["leaftl.ack=buffer", "leaftl.gamma=4"]),
+    ("LearnedFTL", "learnedftl", []),
 ]
 OF_ALL = ["placement", "work", "bitmaps", "gc", "blocks", "buffers"]
 REAL_RULES = ["copies apart, greedy", "copies apart", "SepBIT, greedy", "SepBIT", "MiDAS", "MDC"]
@@ -183,8 +184,9 @@ def kib(row, key, *others):
 
 
 def translation_reads(row):
-    """Reads for a lookup, per page that the host reads."""
-    return f"{row['flash'].get('translation', {}).get('reads', 0) / row['requests']['pages_read']:.3f}"
+    """Reads for lookups, per page that the host reads or writes."""
+    pages = row["requests"]["pages_read"] + row["requests"]["pages_written"]
+    return f"{row['flash'].get('translation', {}).get('reads', 0) / pages:.3f}"
 
 
 def hits(row):
@@ -199,7 +201,8 @@ def traces(ftld, folder):
     print("RAM is that of the looped run.\n\nPolicies, on `pagemap`; RAM of the policy as a device would hold it:\n")
     placement = {"RAM, KiB": lambda row: f"{sum(part['paper_bytes'] for part in row['ram']['parts'] if part['part'] == 'placement') / 1024:,.1f}"}
     table(ftld, folder, [(rule, "pagemap", pairs_of(rule)) for rule in REAL_RULES], placement)
-    print("\nMaps, with the policies of each scheme; reads for lookups per page that the host reads, and RAM of the map without a write buffer:\n")
+    print("\nMaps, with the policies of each scheme; reads for lookups per page of the host, hits of its reads, RAM of the map without a write")
+    print("buffer. LeaFTL's buffer of 8 MiB, or a 16th of the device, absorbs overwrites; without it writes are learned as they come.\n")
     maps = {
         "reads for lookups": translation_reads,
         "hits, %": hits,
