@@ -128,6 +128,7 @@ pub(crate) enum Command {
     /// Run a program on a new file system, and check the states that a power cut can leave; without
     /// root in User-Mode Linux
     #[command(
+        override_usage = "ftld crash-test [OPTIONS] --check <COMMAND>\n       -- <COMMAND>...",
         after_help = "Example:\n  ftld crash-test --check ./check.sh -- ./workload.sh {}\n\n\
                             docs/CRASH_TESTING.md is a lesson."
     )]
