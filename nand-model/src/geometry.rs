@@ -261,6 +261,22 @@ impl Geometry {
         }
     }
 
+    /// Places where programs and erases follow each other: dies, or their planes if these operate
+    /// together. Each has one operation at a time.
+    pub const fn places(&self) -> u32 {
+        self.dies() * self.joint_planes()
+    }
+
+    /// Returns the place of a block: those of a die are consecutive.
+    pub const fn place_of(&self, block: Pbn) -> u32 {
+        let planes = self.joint_planes();
+        let plane = match planes {
+            1 => 0,
+            _ => self.plane_of(block),
+        };
+        self.die_of(block) * planes + plane
+    }
+
     /// Every block, ascending.
     pub fn all_blocks(&self) -> impl Iterator<Item = Pbn> + use<> {
         (0..self.blocks).map(Pbn::new)

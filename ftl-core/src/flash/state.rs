@@ -146,8 +146,7 @@ impl Flash {
     #[inline]
     pub(crate) fn begin_parts(&self) -> Parts {
         Parts {
-            begin: (self.geometry().dies() * self.geometry().joint_planes() > 1)
-                .then_some(self.now),
+            begin: (self.geometry().places() > 1).then_some(self.now),
             end: self.now,
         }
     }

@@ -75,7 +75,7 @@ impl Evidence {
 #[derive(Default)]
 pub(crate) struct Suspects {
     pages: FxHashMap<u32, Suspect>,
-    /// By die: the newest program that was not made by a mount.
+    /// By [`place`](nand_model::Geometry::place_of): the newest program that was not made by a mount.
     newest: Vec<u64>,
     /// Whether no page can be unstable. Pages torn by an earlier cut remain suspects.
     stable: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Suspects {
 
 #[derive(Clone, Copy)]
 struct Suspect {
-    die: u32,
+    place: u32,
     /// The last program of the block, if its record is readable.
     last: Option<u64>,
 }
@@ -92,17 +92,17 @@ impl Suspects {
     /// Adds the suspects of a scanned block.
     pub(crate) fn note(&mut self, flash: &Flash, block: Pbn, ends: BlockEnd) {
         let geometry = flash.geometry();
-        let die = geometry.die_of(block);
-        self.newest.resize(index(geometry.dies()), 0);
-        let newest = &mut self.newest[index(die)];
+        let place = geometry.place_of(block);
+        self.newest.resize(index(geometry.places()), 0);
+        let newest = &mut self.newest[index(place)];
         *newest = ends.newest.max(*newest);
         let last = ends.last;
         self.pages
-            .extend(suspects(flash, block).map(|ppn| (ppn.raw(), Suspect { die, last })));
+            .extend(suspects(flash, block).map(|ppn| (ppn.raw(), Suspect { place, last })));
         let any_order = flash.chip().profile().order == PageOrder::Any;
         if let Some((pseq, ppn)) = ends.latest.filter(|_| any_order) {
             let last = Some(pseq);
-            self.pages.insert(ppn.raw(), Suspect { die, last });
+            self.pages.insert(ppn.raw(), Suspect { place, last });
         }
     }
 
@@ -117,13 +117,13 @@ impl Suspects {
     }
 
     /// Returns whether a readable page must be rewritten to stay readable: the block's last program
-    /// failed, or may have been in flight at the cut. A die runs one operation at a time: only the
-    /// last program of each die may have been. Pages hit by an earlier cut need no rewrite: the
+    /// failed, or may have been in flight at the cut: only the last program of each die may have been,
+    /// or of each of its planes if these operate together. Pages hit by an earlier cut need no rewrite: the
     /// mount after that cut rewrote them. If that mount was cut too, its cut is the latest one.
     pub(crate) fn needs_rewrite(&self, ppn: Ppn) -> bool {
         let in_flight = |page: &Suspect| {
             page.last
-                .is_none_or(|last| last >= self.newest[index(page.die)])
+                .is_none_or(|last| last >= self.newest[index(page.place)])
         };
         !self.stable && self.pages.get(&ppn.raw()).is_some_and(in_flight)
     }

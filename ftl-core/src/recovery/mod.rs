@@ -33,8 +33,8 @@ use nand_model::{PairTable, Profile};
 const MAX_BLOCKS_LEFT_BY_MOUNT: u32 = 32;
 
 /// Returns the number of blocks that a mount may use for rewrites if `units` units have an open
-/// block each. The mount rewrites pages of the last block that each die programmed, or of the
-/// blocks that the mount before it wrote.
+/// block each. The mount rewrites pages of the last block that each die programmed, or each of
+/// its planes that operate together, or of the blocks that the mount before it wrote.
 pub(crate) fn rewrite_reserve(profile: &Profile, units: u32) -> u32 {
     let pages_per_block = profile.geometry.pages_per_block;
     let pairs = PairTable::new(profile.pairing, pages_per_block);
@@ -47,7 +47,7 @@ pub(crate) fn rewrite_reserve(profile: &Profile, units: u32) -> u32 {
     let hit = 1 + pairs.victims_max();
     let blocks = profile
         .geometry
-        .dies()
+        .places()
         .max((units + 1).min(MAX_BLOCKS_LEFT_BY_MOUNT));
     (hit * blocks).div_ceil(room)
 }

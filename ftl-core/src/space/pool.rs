@@ -18,8 +18,7 @@ pub(super) struct FreePool {
 
 impl FreePool {
     pub(super) fn new(geometry: Geometry) -> Self {
-        let places = geometry.dies() * geometry.joint_planes();
-        let by_wear = vec![BTreeSet::new(); index(places)];
+        let by_wear = vec![BTreeSet::new(); index(geometry.places())];
         FreePool {
             geometry,
             by_wear,
@@ -61,18 +60,8 @@ impl FreePool {
         (die * planes..(die + 1) * planes).map(index)
     }
 
-    /// The list of a block.
-    fn place_of(&self, block: Pbn) -> usize {
-        let (geometry, planes) = (&self.geometry, self.geometry.joint_planes());
-        let plane = match planes {
-            1 => 0,
-            _ => geometry.plane_of(block),
-        };
-        index(geometry.die_of(block) * planes + plane)
-    }
-
     pub(super) fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
-        let place = self.place_of(block);
+        let place = index(self.geometry.place_of(block));
         let new = self.by_wear[place].insert((erase_count, block));
         assert!(new, "block {block} is already in the pool");
         self.len += 1;
@@ -115,7 +104,7 @@ impl FreePool {
             .or_else(|| of_die(None))
             .or_else(|| best_in(0, all, plane))
             .or_else(|| best_in(0, all, None))?;
-        let place = self.place_of(best.1);
+        let place = index(self.geometry.place_of(best.1));
         let taken = self.by_wear[place].remove(&best);
         assert!(taken, "free block {} is not in the list of its die", best.1);
         self.len -= 1;

@@ -62,10 +62,7 @@ impl<S: Store> Chip<S> {
     /// other.
     fn unit_of(&self, block: Pbn) -> (u32, u32) {
         let geometry = &self.profile.geometry;
-        let plane = match geometry.joint_planes() {
-            1 => 0,
-            _ => geometry.plane_of(block),
-        };
+        let plane = geometry.place_of(block) % geometry.joint_planes();
         (geometry.die_of(block), plane)
     }
 
