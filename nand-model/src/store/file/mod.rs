@@ -48,7 +48,7 @@ pub use pins::Pin;
 pub use reader::{PageReader, PlacedRun, Verify};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
-use super::contents::{BlockFacts, Cells, Health, TAG_NONE, tag_of};
+use super::contents::{Bad, BlockFacts, Cells, Health, TAG_NONE, tag_of};
 use super::interface::Store;
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{to_u16, to_u32, to_u64};
@@ -214,6 +214,10 @@ impl Store for FileStore {
             self.blocks[index].facts.bad = old.bad;
             self.write_entries(index, &entry, &self.entry(index, 0, false).encode(index))?;
             self.blocks[index].facts.bad = facts.bad;
+            // A bad mark commits pages of a mount, so no later erase may outlive it.
+            if facts.bad == Some(Bad::Grown) {
+                self.sync.force()?;
+            }
         }
         if facts
             == (BlockFacts {
