@@ -52,8 +52,7 @@ use super::contents::{Bad, BlockFacts, Cells, Health, TAG_NONE, tag_of};
 use super::interface::Store;
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{to_u16, to_u32, to_u64};
-use crate::image::{CORE_BYTES, HINT_HEAD_BYTES, Hint, Layout, SlotHeader};
-use file_store::Block;
+use crate::image::{CORE_BYTES, HINT_HEAD_BYTES, Hint, Layout};
 use read::{GAP_PAGES, NEAR_PAGES};
 use std::io;
 
@@ -202,39 +201,12 @@ impl Store for FileStore {
 
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
         self.usable()?;
-        let index = block.index();
-        let Block {
-            slot,
-            facts: old,
-            erase_seq,
-        } = self.blocks[index];
-        if facts.bad != old.bad {
-            self.blocks[index].facts.bad = facts.bad;
-            let entry = self.entry(index, 0, false).encode(index);
-            self.blocks[index].facts.bad = old.bad;
-            self.write_entries(index, &entry, &self.entry(index, 0, false).encode(index))?;
-            self.blocks[index].facts.bad = facts.bad;
-            // A bad mark commits pages of a mount, so no later erase may outlive it.
-            if facts.bad == Some(Bad::Grown) {
-                self.sync.force()?;
-            }
+        let was_bad = self.blocks[block.index()].facts.bad;
+        self.write_facts(block, facts)?;
+        // A bad mark commits pages of a mount, so no later erase may outlive it.
+        if facts.bad == Some(Bad::Grown) && facts.bad != was_bad {
+            self.sync.force()?;
         }
-        if facts
-            == (BlockFacts {
-                bad: facts.bad,
-                ..old
-            })
-        {
-            return Ok(());
-        }
-        let Some(slot) = slot else {
-            // The block has no programmed page, so recording facts equals erasing it.
-            return self.take_slot(index, facts).map(drop);
-        };
-        let [before, after] =
-            [old, facts].map(|facts| SlotHeader::new(block.raw(), erase_seq, facts));
-        self.write_slot_header(slot, &after, Some(before))?;
-        self.blocks[index].facts = facts;
         Ok(())
     }
 

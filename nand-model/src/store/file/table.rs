@@ -10,7 +10,7 @@ use super::file_store::{Block, FileStore};
 use super::open::ERASES_MAX;
 use crate::addr::{Pbn, Ppn};
 use crate::convert::to_u32;
-use crate::image::{TABLE_ENTRY_BYTES, TableEntry};
+use crate::image::{SlotHeader, TABLE_ENTRY_BYTES, TableEntry};
 use crate::store::contents::BlockFacts;
 use crate::store::interface::Store;
 use crc32c::crc32c;
@@ -55,6 +55,40 @@ impl FileStore {
                 )?;
             }
         }
+        Ok(())
+    }
+
+    /// Writes the facts of a block that changed.
+    pub(super) fn write_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
+        let index = block.index();
+        let Block {
+            slot,
+            facts: old,
+            erase_seq,
+        } = self.blocks[index];
+        if facts.bad != old.bad {
+            self.blocks[index].facts.bad = facts.bad;
+            let entry = self.entry(index, 0, false).encode(index);
+            self.blocks[index].facts.bad = old.bad;
+            self.write_entries(index, &entry, &self.entry(index, 0, false).encode(index))?;
+            self.blocks[index].facts.bad = facts.bad;
+        }
+        if facts
+            == (BlockFacts {
+                bad: facts.bad,
+                ..old
+            })
+        {
+            return Ok(());
+        }
+        let Some(slot) = slot else {
+            // The block has no programmed page, so recording facts equals erasing it.
+            return self.take_slot(index, facts).map(drop);
+        };
+        let [before, after] =
+            [old, facts].map(|facts| SlotHeader::new(block.raw(), erase_seq, facts));
+        self.write_slot_header(slot, &after, Some(before))?;
+        self.blocks[index].facts = facts;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Parts of an image that no crash can leave.
 
 use super::*;
+use crate::image::SlotHeader;
 use crate::image::{ImageError, ImageSpec, TABLE_ENTRY_BYTES, TableEntry};
 use crate::profile::Profile;
 use crc32c::crc32c;

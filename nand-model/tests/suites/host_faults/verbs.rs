@@ -21,9 +21,11 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
                 let result = verb(&mut store);
                 let spent = !disk.has_faults();
                 disk.clear_faults();
-                assert_eq!(
-                    result.is_err(),
-                    spent,
+                // A block that turns bad is synced. The header behind a sync may fail: the next sync
+                // writes it.
+                let is_header = spent && result.is_ok() && name.starts_with("facts");
+                assert!(
+                    result.is_err() == spent || is_header,
                     "{name}, {call:?} {after}: {result:?}"
                 );
                 if !spent {
@@ -35,9 +37,18 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
                     verb(&mut store).unwrap_or_else(|error| panic!("{case}: once more: {error}"));
                     assert_eq!(sight(&mut store), wanted, "{case}");
                 }
+                // What a failed sync was to keep may be lost: the facts, but no page.
+                let may_lose = store.sync_handle().failure().is_some() && name.starts_with("facts");
                 drop(store);
                 let found = sight(&mut reopened(&disk));
-                assert_eq!(found, wanted, "{case}: after a restart");
+                if may_lose {
+                    let pages = |of: &[Sight]| -> Vec<_> {
+                        of.iter().map(|block| block.2.clone()).collect()
+                    };
+                    assert_eq!(pages(&found), pages(&wanted), "{case}: after a restart");
+                } else {
+                    assert_eq!(found, wanted, "{case}: after a restart");
+                }
             }
         }
     }
