@@ -41,8 +41,8 @@ pub(super) struct OpenUnit {
     pub(super) slot: u32,
     /// The durable content, then newer ones, then damaged ones.
     pub(super) candidates: Vec<Content>,
-    /// Requests that wrote the candidates; 0 for the durable one. The damaged ones, at the end, have
-    /// no entry.
+    /// Requests that wrote the candidates; 0 for the durable one. The damaged ones, at the end,
+    /// have no entry.
     pub(super) requests: Vec<u64>,
     /// Index of the newest acknowledged content.
     pub(super) newest: u32,
