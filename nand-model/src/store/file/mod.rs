@@ -202,12 +202,14 @@ impl Store for FileStore {
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
         self.usable()?;
         let was_bad = self.blocks[block.index()].facts.bad;
-        self.write_facts(block, facts)?;
-        // A bad mark commits pages of a mount, so no later erase may outlive it.
-        if facts.bad == Some(Bad::Grown) && facts.bad != was_bad {
+        let written = self.write_facts(block, facts);
+        let bad = self.blocks[block.index()].facts.bad;
+        // A bad mark commits pages of a mount, so no later erase may outlive it: also where the
+        // other facts of the block could not be written.
+        if bad == Some(Bad::Grown) && bad != was_bad {
             self.sync.force()?;
         }
-        Ok(())
+        written
     }
 
     fn tag(&self, ppn: Ppn) -> Option<u32> {
