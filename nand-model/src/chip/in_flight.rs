@@ -173,6 +173,7 @@ impl<S: Store> Chip<S> {
         let erased = self.blocks[block.index()];
         match outcome {
             EraseCut::Complete => Ok(()),
+            // A host crash may lose the flag: the erase was complete then, which is an outcome, too.
             EraseCut::LooksBlank => {
                 self.blocks[block.index()].erase_interrupted = true;
                 Ok(self.store.set_facts(block, self.blocks[block.index()])?)
