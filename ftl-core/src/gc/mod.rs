@@ -6,14 +6,14 @@ mod collector;
 pub(crate) mod fold;
 pub(crate) mod pace;
 pub(crate) mod placement;
-mod policies;
 pub(crate) mod policy;
 mod scrub;
+mod selected;
 mod settings;
 mod state;
 
 pub(crate) use collector::GarbageCollect;
-pub(crate) use policies::Own;
 pub(crate) use scrub::PARAM as SCRUB_PARAM;
+pub(crate) use selected::Own;
 pub(crate) use settings::{FreeBlocks, Settings, docs};
 pub(crate) use state::GcState;

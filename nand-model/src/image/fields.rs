@@ -72,8 +72,8 @@ impl<'a> Take<'a> {
     }
 }
 
-/// Codes in the file are positions in this list.
-const PAIRINGS: [Pairing; 6] = [
+/// Rules without a parameter; codes in the file are positions in this list.
+const PLAIN_PAIRINGS: [Pairing; 6] = [
     Pairing::None,
     Pairing::Adjacent,
     Pairing::Dist3,
@@ -83,7 +83,7 @@ const PAIRINGS: [Pairing; 6] = [
 ];
 
 /// Code of a random table; its span and seed are in the bytes above.
-const RANDOM_PAIRING: u32 = to_u32(PAIRINGS.len());
+const RANDOM_PAIRING: u32 = to_u32(PLAIN_PAIRINGS.len());
 /// Codes of the rules that need the bits per cell, and of a table.
 const ADJACENT: u32 = 7;
 const STAGGERED: u32 = 8;
@@ -91,16 +91,18 @@ const TABLE: u32 = 9;
 
 pub(super) fn pairing_code(pairing: Pairing) -> u32 {
     match pairing {
+        Pairing::None => 0,
+        Pairing::Adjacent => 1,
+        Pairing::Dist3 => 2,
+        Pairing::Dist6 => 3,
+        Pairing::Shared4 => 4,
+        Pairing::Group4 => 5,
         Pairing::Random { seed, span } => {
             RANDOM_PAIRING | u32::from(span) << 8 | u32::from(seed) << 16
         }
         Pairing::AdjacentOf { .. } => ADJACENT,
         Pairing::Staggered { .. } => STAGGERED,
         Pairing::Table { .. } => TABLE,
-        listed => {
-            let code = PAIRINGS.iter().position(|&pairing| pairing == listed);
-            to_u32(code.expect("every other pairing is in the list"))
-        }
     }
 }
 
@@ -117,7 +119,7 @@ pub(super) fn pairing_of(code: u32, bits: u8, back: &[u8]) -> Result<Pairing, In
         ADJACENT => Ok(Pairing::AdjacentOf { bits }),
         STAGGERED => Ok(Pairing::Staggered { bits }),
         TABLE => Pairing::from_back(bits, back),
-        _ => PAIRINGS
+        _ => PLAIN_PAIRINGS
             .get(index(code))
             .copied()
             .ok_or_else(|| Invalid::Image(format!("pairing {code:#x} is unknown"))),

@@ -6,7 +6,7 @@
 //! per cell have as many LSB as MSB pages for any even number of pages. The kernel's own tables are
 //! not bijections at the block's end.
 
-use super::table;
+use super::word_lines;
 use crate::convert::{index, to_u8, to_u16, to_u32};
 use crate::invalid::{Invalid, ensure};
 use crate::rng::SplitMix;
@@ -172,7 +172,7 @@ impl Pairing {
     pub(crate) fn check(self, pages: u32) -> Result<(), Invalid> {
         let rule = self.name();
         match self {
-            Pairing::Table { bits, back } => table::check(bits, back, pages),
+            Pairing::Table { bits, back } => word_lines::check(bits, back, pages),
             Pairing::Random { span, .. } => {
                 let most = Pairing::SPAN_MAX;
                 ensure((1..=most).contains(&span), Invalid::Pairing, || {
@@ -218,7 +218,7 @@ impl PairTable {
             Pairing::Random { seed, span } => Self::random_pairs(seed, span, pages),
             Pairing::AdjacentOf { bits } => Self::staggered(bits, 0, pages),
             Pairing::Staggered { bits } => Self::staggered(bits, 1, pages),
-            Pairing::Table { back, .. } => table::word_lines(back),
+            Pairing::Table { back, .. } => word_lines::word_lines(back),
         };
         debug_assert_eq!(
             word_lines.iter().map(Vec::len).sum::<usize>(),

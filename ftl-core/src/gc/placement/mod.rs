@@ -20,8 +20,8 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use super::policies::{Own, Policies};
 use super::policy::Policy;
+use super::selected::{Own, Policies};
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 pub(crate) use streams::DataStreams;

@@ -1,8 +1,8 @@
 //! The streams of data of a device, and their lanes.
 
 use crate::addr::Lpn;
-use crate::gc::policies::{Policies, STREAMS_MAX};
 use crate::gc::policy::{HostWrite, InvalidPage, PageCopy, Policy};
+use crate::gc::selected::{Policies, STREAMS_MAX};
 use crate::int::{index, low_u8};
 use crate::space::{BlockEvent, Space, StreamId, StreamSpec};
 use nand_model::{Pbn, Ppn};

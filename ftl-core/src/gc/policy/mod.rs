@@ -13,7 +13,7 @@ mod d_choices;
 mod fifo;
 mod rule;
 
-use super::policies::Own;
+use super::selected::Own;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 pub use rule::{
