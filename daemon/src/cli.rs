@@ -1,7 +1,7 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::commands::start_line;
-use crate::crash_test::CrashTestArgs;
+use crate::crash_test::{CheckStatesArgs, CrashTestArgs};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ftl_core::near_miss;
@@ -133,11 +133,12 @@ pub(crate) enum Command {
                             docs/CRASH_TESTING.md is a lesson."
     )]
     CrashTest(Box<CrashTestArgs>),
+    /// The check of `ftld crash-test` in a machine, for states that have to be mounted.
+    #[command(hide = true)]
+    CheckStates(CheckStatesArgs),
     /// The first process of a machine that `ftld crash-test` starts.
     #[command(hide = true)]
     GuestInit {
-        /// What it is to do
-        spec: PathBuf,
         /// What a kernel adds.
         rest: Vec<OsString>,
     },

@@ -105,7 +105,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Compare(args)) => compare::compare(&args, json),
         Some(Command::Crashes(args)) => crashes::crashes(&args, json),
         Some(Command::CrashTest(args)) => crash_test::crash_test(&args, json),
-        Some(Command::GuestInit { spec, .. }) => crash_test::guest_init(&spec),
+        Some(Command::CheckStates(args)) => crash_test::check_states(&args),
+        Some(Command::GuestInit { .. }) => crash_test::guest_init(),
         Some(Command::Workloads) => commands::workloads(json),
         Some(Command::Schemes { name, long }) => commands::schemes(name.as_deref(), long, json),
         Some(Command::NewScheme {

@@ -1,9 +1,10 @@
 //! `ftld guest-init`: the first process of a machine of User-Mode Linux.
 //!
 //! The machine's root is the host's, with the user's rights. This process mounts the disk, runs
-//! COMMAND as the user who called, unmounts, reports, and switches the machine off. It speaks
-//! [`Frame`]s with the host over the first serial line. The control socket of the device is at the
-//! same path as on the host; its requests pass over the line.
+//! COMMAND as the user who called, unmounts, reports, and switches the machine off; or it does so
+//! with the check, for each state that the host brings onto the disk. It speaks [`Frame`]s with the
+//! host over the first serial line: what it is to do is the first answer. For COMMAND, the control
+//! socket of the device is at the same path as on the host; its requests pass over the line.
 
 use super::device::{NAME, kernel_flushes};
 use super::file_system::{self, FileSystem};
@@ -26,10 +27,11 @@ use rustix::system::{RebootCommand, finit_module, reboot};
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::panic::AssertUnwindSafe;
@@ -50,6 +52,12 @@ pub(super) const DISK_MODULE: &str = "virtio_blk";
 /// Longest waits for the disk, and for a mount that is in use.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Folder in the machine's memory where a state is mounted, and that of its check.
+const STATE: &str = "/dev/shm/files";
+const WORK: &str = "/dev/shm/work";
+const SHM: &str = "/dev/shm";
+/// A mount without options.
+const NO_DATA: Option<&str> = None;
 /// Longest request to the device.
 const REQUEST_MAX: u64 = 4096;
 
@@ -61,34 +69,69 @@ pub(super) struct Spec {
     /// Where it is mounted.
     mount: OsString,
     job: Job,
+    task: Task,
     /// The user who called.
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
-    /// Runtime folder of the device.
-    runtime: OsString,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+enum Task {
+    /// Run the job once.
+    Command {
+        /// Runtime folder of the device.
+        runtime: OsString,
+    },
+    /// Run the job on each state.
+    Checks,
 }
 
 impl Spec {
-    /// Returns the job of a machine, for the user of this process.
+    /// Returns what a machine does that runs COMMAND, for the user of this process.
     ///
     /// # Errors
     /// The groups of the user cannot be read.
-    pub(super) fn of(
+    pub(super) fn of_command(
         fs: Option<&FileSystem>,
         mount: &Path,
         job: Job,
         dirs: &Dirs,
     ) -> Result<Spec, Failure> {
+        let runtime = dirs.runtime.clone().into();
+        Spec::of(fs, mount, job, Task::Command { runtime })
+    }
+
+    /// Returns what a machine does that runs a shell command on states, for the user of this
+    /// process.
+    ///
+    /// # Errors
+    /// There is no working folder, or the groups of the user cannot be read.
+    pub(super) fn of_checks(fs: &FileSystem, check: &str) -> Result<Spec, Failure> {
+        let words = ["/bin/sh", "-c", check].map(OsString::from);
+        let job = Job::with(&words, |environment| {
+            environment.remove(OsStr::new("FTLD_URI"));
+            let places = [
+                ("FTLD_FILES", STATE),
+                ("FTLD_IMAGE", DISK),
+                ("FTLD_WORK", WORK),
+                ("TMPDIR", WORK),
+            ];
+            environment.extend(places.map(|(name, path)| (name.into(), path.into())));
+        })?;
+        Spec::of(Some(fs), Path::new(STATE), job, Task::Checks)
+    }
+
+    fn of(fs: Option<&FileSystem>, mount: &Path, job: Job, task: Task) -> Result<Spec, Failure> {
         let groups = getgroups().map_err(|errno| at("groups")(errno.into()))?;
         Ok(Spec {
             fs: fs.map_or(file_system::NONE, |fs| fs.name).into(),
             mount: mount.into(),
             job,
+            task,
             uid: getuid().as_raw(),
             gid: getgid().as_raw(),
             groups: groups.into_iter().map(|group| group.as_raw()).collect(),
-            runtime: dirs.runtime.clone().into(),
         })
     }
 }
@@ -111,7 +154,7 @@ pub(super) type LastWord = Result<Report, String>;
 ///
 /// # Errors
 /// It is not.
-pub(crate) fn guest_init(spec: &Path) -> Result<(), Failure> {
+pub(crate) fn guest_init() -> Result<(), Failure> {
     if std::process::id() != 1 {
         return Err(Failure::usage(
             "guest-init: the first process of a machine, which `ftld crash-test` starts",
@@ -119,7 +162,7 @@ pub(crate) fn guest_init(spec: &Path) -> Result<(), Failure> {
     }
     let run = || {
         let line = open_line()?;
-        let done = std::panic::catch_unwind(AssertUnwindSafe(|| run(spec, &line)));
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| run(&line)));
         let done = done.unwrap_or_else(|panic| Err(Failure::failed(panic_text(&*panic))));
         let word: LastWord = done.map_err(|failure| failure.message);
         let word = serde_json::to_vec(&word).map_err(Failure::failed)?;
@@ -196,24 +239,44 @@ fn mount_at(source: &str, kind: &str, path: &Path, options: &str) -> Result<(), 
     })
 }
 
-fn run(spec: &Path, line: &Arc<Line>) -> Result<Report, Failure> {
-    let text = std::fs::read(spec).map_err(at(spec.display()))?;
+fn run(line: &Arc<Line>) -> Result<Report, Failure> {
+    let mut text = Vec::new();
+    loop {
+        match line.ask(Vec::new()).map_err(at(SERIAL))? {
+            part if part.is_empty() => break,
+            part => text.extend(part),
+        }
+    }
     let spec: Spec = serde_json::from_slice(&text).map_err(Failure::failed)?;
     // Without these many programs run, too.
-    for (kind, path) in [("tmpfs", "/dev/shm"), ("devpts", "/dev/pts")] {
+    for (kind, path) in [("tmpfs", SHM), ("devpts", "/dev/pts")] {
         let _ = std::fs::create_dir(path);
         let _ = mount_at(kind, kind, Path::new(path), "");
     }
     let _ = start_loopback();
     find_disk()?;
-    let folder = PathBuf::from(&spec.mount);
     let fs = file_system::of(&spec.fs);
+    for module in fs.map_or(&[][..], |fs| fs.modules) {
+        load(module)?;
+    }
+    match (&spec.task, fs) {
+        (Task::Command { runtime }, fs) => run_command(&spec, fs, Path::new(runtime), line),
+        (Task::Checks, Some(fs)) => run_checks(&spec, fs, line),
+        (Task::Checks, None) => Err(Failure::failed("a check of no file system")),
+    }
+}
+
+/// Runs COMMAND on the disk.
+fn run_command(
+    spec: &Spec,
+    fs: Option<&FileSystem>,
+    runtime: &Path,
+    line: &Arc<Line>,
+) -> Result<Report, Failure> {
+    let folder = PathBuf::from(&spec.mount);
     let place = match fs {
         None => Path::new(DISK),
         Some(fs) => {
-            for module in fs.modules {
-                load(module)?;
-            }
             mount_at(DISK, fs.name, &folder, "")?;
             &folder
         }
@@ -225,14 +288,14 @@ fn run(spec: &Path, line: &Arc<Line>) -> Result<Report, Failure> {
     let dirs = Dirs {
         config: PathBuf::new(),
         state: PathBuf::new(),
-        runtime: PathBuf::from(&spec.runtime),
+        runtime: runtime.into(),
     };
-    let _instance = pass_control(&dirs, &spec, line)?;
-    // As the user: the rights of a thread are its own.
-    let outcome = std::thread::scope(|scope| {
-        let job = scope.spawn(|| run_as_user(&spec, place, &dirs, line));
-        job.join()
-            .unwrap_or_else(|panic| Err(Failure::failed(panic_text(&*panic))))
+    let _instance = pass_control(&dirs, spec, line)?;
+    let outcome = as_user(spec, || {
+        let command = spec.job.command(Some(place.as_os_str()));
+        let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
+        let mut mark = |text: &str| set_mark(&dirs, text);
+        job::run(command, &show, &mut mark, &|| false, &end_left)
     });
     let left = end_left();
     let mut outcome = outcome?;
@@ -242,6 +305,81 @@ fn run(spec: &Path, line: &Arc<Line>) -> Result<Report, Failure> {
         outcome,
         flushes: Some(kernel_flushes(Path::new(DISK_IN_SYS))?),
         busy: busy.map(|failure| failure.message),
+    })
+}
+
+/// Runs the check on each state that the host brings onto the disk. The machine asks for the next
+/// state with the verdict on the last one: `ok`, or what is wrong. The answer is a tab and the last
+/// mark before the cut, or nothing at the end. A check that cannot be run is the last one.
+fn run_checks(spec: &Spec, fs: &FileSystem, line: &Line) -> Result<Report, Failure> {
+    chown(DISK, Some(spec.uid), Some(spec.gid)).map_err(at(DISK))?;
+    std::fs::create_dir(STATE).map_err(at(STATE))?;
+    let mut verdict = String::new();
+    let code = loop {
+        let answer = line.ask(verdict.into_bytes()).map_err(at(SERIAL))?;
+        let Some((_, mark)) = answer.split_first() else {
+            break 0;
+        };
+        verdict = match check(spec, fs, OsStr::from_bytes(mark), line)? {
+            Err(what) => what,
+            Ok(0) => "ok".into(),
+            Ok(code @ (126 | 127)) => break code,
+            Ok(code) if code > 128 => format!("ended by signal {}", code - 128),
+            Ok(code) => format!("exit code {code}"),
+        };
+    };
+    Ok(Report {
+        outcome: Outcome { code, left: 0 },
+        flushes: None,
+        busy: None,
+    })
+}
+
+/// Runs the check on the state that is on the disk. Returns its exit code, or what is wrong with
+/// the file system.
+fn check(
+    spec: &Spec,
+    fs: &FileSystem,
+    mark: &OsStr,
+    line: &Line,
+) -> Result<Result<i32, String>, Failure> {
+    let mounted = mount(Some(DISK), STATE, Some(fs.name), MsFlags::empty(), NO_DATA);
+    if let Err(errno) = mounted {
+        return Ok(Err(format!("the mount fails: {}", io::Error::from(errno))));
+    }
+    std::fs::create_dir(WORK).map_err(at(WORK))?;
+    chown(WORK, Some(spec.uid), Some(spec.gid)).map_err(at(WORK))?;
+    let code = as_user(spec, || {
+        let mut command = spec.job.command(None);
+        command.env("FTLD_MARK", mark);
+        let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
+        job::run_check(command, &show, &end_left)
+    });
+    end_left();
+    let unmounted = unmount(Path::new(STATE));
+    std::fs::remove_dir_all(WORK).map_err(at(WORK))?;
+    Ok(match unmounted {
+        Ok(()) => Ok(code?),
+        Err(failure) => Err(failure.message),
+    })
+}
+
+/// Runs this as the user: the rights of a thread are its own.
+fn as_user<T: Send>(
+    spec: &Spec,
+    run: impl FnOnce() -> Result<T, Failure> + Send,
+) -> Result<T, Failure> {
+    let run = || {
+        let refused = |errno: rustix::io::Errno| at("the rights of the user")(errno.into());
+        let groups: Vec<_> = spec.groups.iter().map(|id| Gid::from_raw(*id)).collect();
+        set_thread_groups(&groups).map_err(refused)?;
+        set_thread_gid(Gid::from_raw(spec.gid)).map_err(refused)?;
+        set_thread_uid(Uid::from_raw(spec.uid)).map_err(refused)?;
+        run()
+    };
+    std::thread::scope(|scope| {
+        let done = scope.spawn(run).join();
+        done.unwrap_or_else(|panic| Err(Failure::failed(panic_text(&*panic))))
     })
 }
 
@@ -371,18 +509,6 @@ fn pass_requests(stream: &UnixStream, line: &Line) -> io::Result<()> {
     }
 }
 
-fn run_as_user(spec: &Spec, place: &Path, dirs: &Dirs, line: &Line) -> Result<Outcome, Failure> {
-    let refused = |errno: rustix::io::Errno| at("the rights of the user")(errno.into());
-    let groups: Vec<_> = spec.groups.iter().map(|id| Gid::from_raw(*id)).collect();
-    set_thread_groups(&groups).map_err(refused)?;
-    set_thread_gid(Gid::from_raw(spec.gid)).map_err(refused)?;
-    set_thread_uid(Uid::from_raw(spec.uid)).map_err(refused)?;
-    let command = spec.job.command(place.as_os_str());
-    let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
-    let mut mark = |text: &str| set_mark(dirs, text);
-    job::run(command, &show, &mut mark, &|| false, &end_left)
-}
-
 /// Puts a mark into the recording.
 ///
 /// # Errors
@@ -435,7 +561,7 @@ mod tests {
 
     #[test]
     fn only_the_first_process_of_a_machine_switches_it_off() {
-        let refused = guest_init(Path::new("/nowhere")).unwrap_err();
+        let refused = guest_init().unwrap_err();
         assert!(
             refused.message.contains("`ftld crash-test` starts"),
             "{refused}"

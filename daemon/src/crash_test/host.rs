@@ -119,7 +119,7 @@ pub(super) fn run(
             let place = if fs.is_some() { mount } else { &disk.path };
             let mut kept = vec![device.pid()];
             kept.extend(disk.nbdfuse.as_ref().map(pid));
-            let command = job.command(place.as_os_str());
+            let command = job.command(Some(place.as_os_str()));
             let outcome = run_command(command, places, &kept, is_over)?;
             let busy = mounted.and_then(|mounted| mounted.unmount().err());
             let own = if disk.nbdfuse.is_some() {

@@ -12,10 +12,10 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Time between two looks whether COMMAND has ended.
@@ -49,12 +49,25 @@ impl Job {
     /// # Errors
     /// There is no working folder.
     pub(super) fn of(words: &[OsString], dirs: &Dirs) -> Result<Job, Failure> {
+        Job::with(words, |environment| {
+            device::environment(dirs, &mut |name, value| match value {
+                None => drop(environment.remove(OsStr::new(name))),
+                Some(value) => drop(environment.insert(name.into(), value.into())),
+            });
+        })
+    }
+
+    /// Returns what is run here with this environment changed.
+    ///
+    /// # Errors
+    /// There is no working folder.
+    pub(super) fn with(
+        words: &[OsString],
+        change: impl FnOnce(&mut BTreeMap<OsString, OsString>),
+    ) -> Result<Job, Failure> {
         let failed = |error| Failure::io("the working folder", &error);
         let mut environment: BTreeMap<_, _> = std::env::vars_os().collect();
-        device::environment(dirs, &mut |name, value| match value {
-            None => drop(environment.remove(name)),
-            Some(value) => drop(environment.insert(name.into(), value.into())),
-        });
+        change(&mut environment);
         Ok(Job {
             words: words.to_vec(),
             environment: environment.into_iter().collect(),
@@ -62,9 +75,12 @@ impl Job {
         })
     }
 
-    /// Returns COMMAND with the place in it.
-    pub(super) fn command(&self, place: &OsStr) -> Command {
-        let mut words = self.words.iter().map(|word| put(word, place));
+    /// Returns the command, with the place in it if there is one.
+    pub(super) fn command(&self, place: Option<&OsStr>) -> Command {
+        let mut words = self.words.iter().map(|word| match place {
+            None => word.clone(),
+            Some(place) => put(word, place),
+        });
         let mut command = Command::new(words.next().unwrap_or_default());
         command
             .args(words)
@@ -136,10 +152,46 @@ pub(super) fn run(
         let left = end_left();
         marks.join().expect("the thread does not panic")?;
         let status = status.map_err(|error| Failure::io(format!("COMMAND {name}"), &error))?;
-        let signal = || 128 + status.signal().unwrap_or(0);
-        let code = status.code().unwrap_or_else(signal);
+        let code = code_of(status);
         Ok(Outcome { code, left })
     })
+}
+
+/// Runs a check to its end, and returns its exit code; 128 and the signal that ended it. `show` and
+/// `end_left` are as in [`run`].
+///
+/// # Errors
+/// The check cannot be started.
+pub(super) fn run_check(
+    mut command: Command,
+    show: &(dyn Fn(&[u8]) + Sync),
+    end_left: &dyn Fn() -> usize,
+) -> Result<i32, Failure> {
+    let failed = |error| Failure::io("the check", &error);
+    let (output, its) = io::pipe().map_err(failed)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(its.try_clone().map_err(failed)?)
+        .stderr(its)
+        .process_group(0);
+    let child = command.spawn().map_err(failed);
+    // The last one that has the pipe is the check.
+    drop(command);
+    let mut child = child?;
+    std::thread::scope(|scope| {
+        scope.spawn(move || copy(output, show));
+        let status = child.wait().map_err(failed);
+        let group = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
+        let _ = killpg(group, Signal::SIGKILL);
+        end_left();
+        status.map(code_of)
+    })
+}
+
+/// Returns the exit code as a shell says it: 128 and the signal that ended the process.
+fn code_of(status: ExitStatus) -> i32 {
+    let signal = || 128 + status.signal().unwrap_or(0);
+    status.code().unwrap_or_else(signal)
 }
 
 /// Passes all that COMMAND writes on.

@@ -3,30 +3,34 @@
 //!
 //! Data flows one way: [`args`] -> [`Plan`] (all that can be refused, before anything is made) ->
 //! [`device`] (image, recording) -> [`uml`], [`host`] or NBD (COMMAND, a [`job`]) -> the exploration
-//! of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`].
+//! of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`]. States that have to be
+//! mounted are, for [`checks`], in a machine that stays up.
 //!
 //! Invariants: no run is explored whose FLUSHes did not all reach the device: the kernel's count has
 //! to equal the recording's. The process that the user started only waits, and is the reaper of all
 //! others; whichever process dies, no process, mount or folder stays.
 
 mod args;
+mod checks;
 mod device;
 mod file_system;
 mod frames;
 mod guest;
 mod host;
 mod job;
+mod overlay;
 mod programs;
 mod uml;
 
 pub(crate) use args::CrashTestArgs;
+pub(crate) use checks::{CheckStatesArgs, check_states};
 pub(crate) use guest::guest_init;
 
 use args::Where;
 use device::{Counts, Device, Places};
 use file_system::FileSystem;
 use ftld_kit::convert::to_u64;
-use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::failure::Failure;
 use ftld_kit::output::{self, counted};
 use ftld_kit::size::parse_size;
 use ftld_kit::{descendants, interrupt};
@@ -39,7 +43,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, geteuid};
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -116,7 +121,11 @@ enum Machine {
 impl Machine {
     /// Returns the machine that was asked for, or the best one here.
     fn choose(args: &CrashTestArgs) -> Result<Machine, Failure> {
-        let uml = || Uml::find(args.memory, &scratch_place(&args.crashes)).map(Machine::Uml);
+        let place = scratch_place(&args.crashes);
+        let uml = || {
+            uml::check_visible(&place)?;
+            Uml::find(args.memory, &place).map(Machine::Uml)
+        };
         match args.machine {
             Some(Where::Nbd) if args.fs == file_system::NONE => Ok(Machine::Nbd),
             Some(Where::Nbd) => Err(Failure::usage(
@@ -164,7 +173,7 @@ impl Plan {
         let fs = file_system::of(&args.fs);
         let fs = fs.map(|fs| Ok((fs, fs.maker(bytes)?))).transpose()?;
         let machine = Machine::choose(args)?;
-        let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &args.crashes)?;
+        let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &machine, args)?;
         refuse_recording(&crashes.recording)?;
         crashes::check_arguments(&crashes)?;
         Ok(Plan {
@@ -224,14 +233,21 @@ impl Plan {
         let mut device = Device::start(places, &target, &self.crashes.recording)?;
         let report = match &self.machine {
             Machine::Uml(uml) => {
-                let spec = Spec::of(fs, &mount, job, &places.dirs)?;
-                uml.run(folder, &spec, &mut device, places, is_over)
+                let spec = Spec::of_command(fs, &mount, job, &places.dirs)?;
+                let control = places.dirs.control(device::NAME);
+                let ask = move |request: Vec<u8>| ask(&control, &request).unwrap_or_default();
+                let machine = uml.start(folder, &spec, vec![device.pid()], ask)?;
+                machine.wait(&mut || match device.has_ended() {
+                    _ if is_over() => Err(interrupted()),
+                    true => Err(device.failure("the device ended while COMMAND ran")),
+                    false => Ok(()),
+                })
             }
             Machine::Host(way) => {
                 host::run(way, fs, (folder, &mount), &job, &device, places, is_over)
             }
             Machine::Nbd => {
-                let command = job.command(target.as_ref());
+                let command = job.command(Some(target.as_ref()));
                 let outcome = host::run_command(command, places, &[device.pid()], is_over);
                 outcome.map(|outcome| Report {
                     outcome,
@@ -284,18 +300,32 @@ impl Plan {
     }
 }
 
+/// Passes a request to the device; returns its answer.
+fn ask(control: &Path, request: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(control)?;
+    stream.write_all(request)?;
+    let mut answer = Vec::new();
+    BufReader::new(stream).read_until(b'\n', &mut answer)?;
+    Ok(answer)
+}
+
 /// Returns the folder for temporary files.
 fn scratch_place(args: &CrashesArgs) -> PathBuf {
     let place = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
     place.canonicalize().unwrap_or(place)
 }
 
-/// Returns the exploration, with the files of a state for the check.
+/// Returns the exploration, with the files of a state for the check: mounted by the kernel that ran
+/// COMMAND, unless they can be read without.
 ///
 /// # Errors
 /// Nothing here shows the check the files of a state.
-fn checks_of(fs: Option<&FileSystem>, args: &CrashesArgs) -> Result<CrashesArgs, Failure> {
-    let mut args = args.clone();
+fn checks_of(
+    fs: Option<&FileSystem>,
+    machine: &Machine,
+    of: &CrashTestArgs,
+) -> Result<CrashesArgs, Failure> {
+    let mut args = of.crashes.clone();
     let Some(fs) = fs else {
         return match args.files {
             None => Ok(args),
@@ -312,22 +342,19 @@ fn checks_of(fs: Option<&FileSystem>, args: &CrashesArgs) -> Result<CrashesArgs,
             "--files reads ext4; with --fs {name} the check finds the mounted state in FTLD_FILES"
         )));
     }
-    if !geteuid().is_root() {
-        return Err(Failure::new(
-            Exit::Permission,
-            format!(
-                "--fs {name}: its states have to be mounted, which takes root; without root use --fs ext4"
-            ),
-        ));
-    }
-    if !is_known_here(name) {
-        return Err(Failure::failed(format!(
-            "--fs {name}: its states have to be mounted, and this kernel does not know it; use another file system"
-        )));
-    }
     if args.server {
         return Err(Failure::usage(format!(
             "--server: with --fs {name} each state is mounted for a check of its own; leave it out"
+        )));
+    }
+    if let Machine::Uml(_) = machine {
+        args.check = checks::command(name, of.memory, &args.check)?;
+        args.server = true;
+        return Ok(args);
+    }
+    if !is_known_here(name) {
+        return Err(Failure::failed(format!(
+            "--fs {name}: this kernel does not know it; use `--machine uml`, or another file system"
         )));
     }
     let (options, check) = (fs.mount_options, &args.check);

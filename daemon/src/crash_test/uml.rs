@@ -3,7 +3,6 @@
 //! Its root is the host's root (hostfs). Its disk is a virtio disk that the device serves over
 //! vhost-user: UML's own disk, `ubd`, drops every FLUSH. The machine dies with its process group.
 
-use super::device::{Device, NAME, Places};
 use super::frames::Frame;
 use super::guest::{self, DISK_MODULE, LastWord, MODULES, Report, Spec};
 use super::programs::{find, last_lines, output};
@@ -17,14 +16,13 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Pid;
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Debian's package of the program and the modules.
@@ -33,11 +31,13 @@ const PACKAGE: &str = "user-mode-linux";
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest wait for a machine that switches itself off.
 const OFF_MAX: Duration = Duration::from_secs(5);
+/// Bytes of an answer to the machine: its serial line stops at more than 4 KiB that are not read.
+const ANSWER_BYTES: usize = 1024;
 /// The kernel's last lines that a message has.
 const CONSOLE_LINES: usize = 6;
 /// Folder of the memory, if it can be used.
 const SHM: &str = "/dev/shm";
-/// Bytes of the device's longest path below the folder for temporary files.
+/// Bytes of the longest path of a socket below the folder for temporary files.
 const BELOW_SCRATCH: usize = "/ftld-crashes-123456/run/disk/control.sock".len();
 /// Folders of the host that the machine has its own of.
 const HIDDEN: [&str; 3] = ["/dev", "/proc", "/sys"];
@@ -58,7 +58,8 @@ pub(super) struct Uml {
 }
 
 impl Uml {
-    /// Looks for all that the machine needs, before anything is made.
+    /// Looks for all that the machine needs, before anything is made. Its folder will be below
+    /// `scratch`.
     ///
     /// # Errors
     /// Something is missing; the message names it and the way out.
@@ -85,6 +86,7 @@ impl Uml {
         }
         let init = std::env::current_exe().map_err(|error| Failure::io("this program", &error))?;
         check_path(&init, 0)?;
+        check_visible(&init)?;
         check_path(scratch, BELOW_SCRATCH)?;
         let folders = [Path::new(SHM), scratch].map(|folder| (folder, memory_use(folder, memory)));
         let usable = folders.iter().find(|(_, why)| why.is_none());
@@ -104,22 +106,21 @@ impl Uml {
         })
     }
 
-    /// Starts the machine in its folder, and waits for its end.
+    /// Starts the machine in its folder. `answer` gets what the machine asks for. `kept` are
+    /// processes that outlive it.
     ///
     /// # Errors
-    /// It dies, its device does, COMMAND cannot be run, or the user interrupts.
-    pub(super) fn run(
+    /// The host refuses.
+    pub(super) fn start(
         &self,
         folder: &Path,
         spec: &Spec,
-        device: &mut Device,
-        places: &Places,
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<Report, Failure> {
+        kept: Vec<Pid>,
+        answer: impl FnMut(Vec<u8>) -> Vec<u8> + Send + 'static,
+    ) -> Result<Machine, Failure> {
         let failed = |error| Failure::io("the machine", &error);
-        let text = serde_json::to_vec(spec).map_err(Failure::failed)?;
-        let (spec, console) = (folder.join("spec"), folder.join("console"));
-        std::fs::write(&spec, text).map_err(failed)?;
+        let spec = serde_json::to_vec(spec).map_err(Failure::failed)?;
+        let console = folder.join("console");
         let (line, its) = UnixStream::pair().map_err(failed)?;
         let mut kernel = Command::new(&self.kernel);
         kernel
@@ -136,7 +137,6 @@ impl Uml {
             .arg(format!("ssl0=fd:{}", its.as_raw_fd()))
             .arg(format!("init={}", self.init.display()))
             .args(["--", "guest-init"])
-            .arg(&spec)
             // UML takes a file `root_fs` of its working folder as a disk.
             .current_dir(folder)
             .env_clear()
@@ -148,46 +148,58 @@ impl Uml {
             .process_group(0);
         // No other program is started meanwhile.
         fcntl_setfd(&its, FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
-        let mut machine = Machine {
-            process: kernel.spawn().map_err(failed)?,
-            device: device.pid(),
-        };
+        let process = kernel.spawn().map_err(failed)?;
         drop(its);
         let (told, last) = channel();
-        let socket = places.dirs.control(NAME);
-        std::thread::spawn(move || drop(told.send(listen(line, &socket))));
+        std::thread::spawn(move || drop(told.send(listen(line, &spec, answer))));
+        Ok(Machine {
+            process,
+            kept,
+            console,
+            last,
+        })
+    }
+}
+
+/// A running machine; its processes end with it.
+pub(super) struct Machine {
+    process: Child,
+    kept: Vec<Pid>,
+    /// What its kernel prints.
+    console: PathBuf,
+    /// Its last message.
+    last: Receiver<Option<Vec<u8>>>,
+}
+
+impl Machine {
+    /// Waits for the machine's end. `look` may end the wait.
+    ///
+    /// # Errors
+    /// It dies, or cannot do what it was asked for; or that of `look`.
+    pub(super) fn wait(
+        mut self,
+        look: &mut dyn FnMut() -> Result<(), Failure>,
+    ) -> Result<Report, Failure> {
         let word = loop {
-            match last.recv_timeout(LOOK_EVERY) {
+            match self.last.recv_timeout(LOOK_EVERY) {
                 Ok(word) => break word,
                 Err(RecvTimeoutError::Disconnected) => break None,
-                Err(RecvTimeoutError::Timeout) if is_over() => return Err(super::interrupted()),
-                Err(RecvTimeoutError::Timeout) if device.has_ended() => {
-                    return Err(device.failure("the device ended while COMMAND ran"));
-                }
                 // Helpers of a machine that was killed keep its line open.
-                Err(RecvTimeoutError::Timeout) if machine.has_ended() => {
-                    break last.recv_timeout(LOOK_EVERY).ok().flatten();
+                Err(RecvTimeoutError::Timeout) if self.has_ended() => {
+                    break self.last.recv_timeout(LOOK_EVERY).ok().flatten();
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => look()?,
             }
         };
-        machine.switch_off();
+        self.switch_off();
         let Some(word) = word else {
-            let said = last_lines(&console, CONSOLE_LINES);
+            let said = last_lines(&self.console, CONSOLE_LINES);
             return Err(Failure::failed(format!("the machine died\n{said}")));
         };
         let word: LastWord = serde_json::from_slice(&word).map_err(Failure::failed)?;
         word.map_err(Failure::failed)
     }
-}
 
-/// A running machine; its processes end with it.
-struct Machine {
-    process: Child,
-    device: Pid,
-}
-
-impl Machine {
     fn has_ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
     }
@@ -207,33 +219,30 @@ impl Drop for Machine {
         let _ = killpg(group, Signal::SIGKILL);
         let _ = self.process.wait();
         // Processes of the machine may have a session of their own.
-        killed(&descendants::end_all(&[self.device]).0);
+        killed(&descendants::end_all(&self.kept).0);
     }
 }
 
-/// Shows the machine's output and passes its requests, until its last message. `None` if it ends
-/// without one.
-fn listen(mut line: UnixStream, control: &Path) -> Option<Vec<u8>> {
+/// Shows the machine's output and answers what it asks for, first for what it is to do, in parts
+/// and an empty one, until its last message. `None` if it ends without one.
+fn listen(
+    mut line: UnixStream,
+    spec: &[u8],
+    mut answer: impl FnMut(Vec<u8>) -> Vec<u8>,
+) -> Option<Vec<u8>> {
+    let mut parts = spec.chunks(ANSWER_BYTES).chain([&[][..]]);
     loop {
         match Frame::read(&mut line).ok().flatten()? {
             Frame::Output(bytes) => show(&bytes),
             Frame::Ask(request) => {
-                let answer = ask(control, &request).unwrap_or_default();
+                let part = parts.next().map(<[u8]>::to_vec);
+                let answer = part.unwrap_or_else(|| answer(request));
                 Frame::Answer(answer).write(&mut line).ok()?;
             }
             Frame::End(word) => return Some(word),
             Frame::Answer(_) => return None,
         }
     }
-}
-
-/// Passes a request to the device; returns its answer.
-fn ask(control: &Path, request: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut stream = UnixStream::connect(control)?;
-    stream.write_all(request)?;
-    let mut answer = Vec::new();
-    BufReader::new(stream).read_until(b'\n', &mut answer)?;
-    Ok(answer)
 }
 
 /// Refuses a host on which no program may trace another one of its user.
@@ -254,19 +263,30 @@ fn check_path(path: &Path, below: usize) -> Result<(), Failure> {
         .iter()
         .all(|byte| byte.is_ascii_graphic() && !b"\"',".contains(byte));
     let is_short = below == 0 || bytes.len() + below <= SOCKET_PATH_MAX;
+    match (is_plain, is_short) {
+        (true, true) => Ok(()),
+        (false, _) => Err(bad_path(
+            path,
+            "has characters that the command line of a kernel cannot have",
+        )),
+        (_, false) => Err(bad_path(path, "is too long")),
+    }
+}
+
+/// Refuses a path that programs in the machine do not find.
+pub(super) fn check_visible(path: &Path) -> Result<(), Failure> {
     let hidden = HIDDEN.iter().find(|hidden| path.starts_with(hidden));
-    let why = match (is_plain, is_short, hidden) {
-        (true, true, None) => return Ok(()),
-        (false, ..) => "has characters that the command line of a kernel cannot have".to_owned(),
-        (_, false, _) => "is too long".to_owned(),
-        (_, _, Some(hidden)) => {
-            format!("cannot be seen in the machine, which has its own {hidden}")
-        }
-    };
-    Err(Failure::usage(format!(
+    hidden.map_or(Ok(()), |hidden| {
+        let why = format!("cannot be seen in the machine, which has its own {hidden}");
+        Err(bad_path(path, &why))
+    })
+}
+
+fn bad_path(path: &Path, why: &str) -> Failure {
+    Failure::usage(format!(
         "{}: this path {why}; choose another by TMPDIR or --scratch",
         path.display()
-    )))
+    ))
 }
 
 /// Returns why a folder cannot have the file that is the machine's memory.
@@ -302,7 +322,9 @@ mod tests {
             ("/dev/shm/x", "has its own /dev"),
             (long.as_str(), "too long"),
         ] {
-            let refused = check_path(Path::new(path), 50).unwrap_err();
+            let path = Path::new(path);
+            let refused = check_path(path, 50).and_then(|()| check_visible(path));
+            let refused = refused.unwrap_err();
             assert!(refused.message.contains(why), "{refused}");
             assert!(refused.message.contains("--scratch"), "{refused}");
         }
@@ -316,14 +338,17 @@ mod tests {
         let (mut machine, host) = UnixStream::pair().unwrap();
         machine.write_all(b"Kernel panic").unwrap();
         drop(machine);
-        assert_eq!(listen(host, Path::new("/nowhere")), None);
+        assert_eq!(listen(host, &[], |asked| asked), None);
         let (mut machine, host) = UnixStream::pair().unwrap();
-        Frame::Ask(b"{}\n".to_vec()).write(&mut machine).unwrap();
+        for asked in [&b""[..], b"", b"asked"] {
+            Frame::Ask(asked.to_vec()).write(&mut machine).unwrap();
+        }
         Frame::End(b"word".to_vec()).write(&mut machine).unwrap();
-        assert_eq!(listen(host, Path::new("/nowhere")), Some(b"word".to_vec()));
-        assert_eq!(
-            Frame::read(&mut machine).unwrap(),
-            Some(Frame::Answer(Vec::new()))
-        );
+        let last = listen(host, b"spec", |asked| asked);
+        assert_eq!(last, Some(b"word".to_vec()));
+        for answer in [&b"spec"[..], b"", b"asked"] {
+            let read = Frame::read(&mut machine).unwrap();
+            assert_eq!(read, Some(Frame::Answer(answer.to_vec())));
+        }
     }
 }

@@ -1,0 +1,148 @@
+//! `ftld check-states`: a check that stays up, as `ftld crashes --server` asks for one. It mounts each
+//! state in a machine of User-Mode Linux, without root, and runs the user's check there.
+//!
+//! Data flows one way: a line with an image -> [`Overlay`], the disk of the machine -> [`super::guest`]
+//! (mount, check, unmount) -> a line with the verdict. The machine stays up from state to state. One
+//! that dies in a mount takes this process with it: that is the state's verdict, and the next state
+//! gets a new machine.
+
+use super::file_system;
+use super::guest::Spec;
+use super::overlay::Overlay;
+use super::uml::{self, Machine, Uml};
+use clap::Args;
+use ftld_device::target::Target;
+use ftld_device::transport::{self, Context, Service, StopHow};
+use ftld_kit::failure::Failure;
+use ftld_kit::size::parse_size;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Exit code where no check can be run, as a shell has it.
+const CANNOT_RUN: i32 = 126;
+
+/// Arguments of `ftld check-states`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CheckStatesArgs {
+    /// File system of the states
+    #[arg(long)]
+    fs: String,
+    /// RAM of the machine
+    #[arg(long, value_parser = parse_size)]
+    memory: u64,
+    /// Shell command that checks a mounted state
+    check: String,
+}
+
+/// Returns the check of `ftld crashes --server` that mounts each state and runs `check` on it.
+///
+/// # Errors
+/// The path of this program cannot be told.
+pub(super) fn command(fs: &str, memory: u64, check: &str) -> Result<String, Failure> {
+    let program = std::env::current_exe().map_err(|error| Failure::io("this program", &error))?;
+    let words = [
+        "exec",
+        &program.to_string_lossy(),
+        "check-states",
+        "--fs",
+        fs,
+        "--memory",
+        &format!("{}MiB", memory >> 20),
+        "--",
+        check,
+    ];
+    Ok(ftld_kit::quote::shell(&words.map(str::to_owned)))
+}
+
+/// Checks the states that standard input names. A check that cannot be run ends this process with
+/// the exit code of a shell that says so.
+///
+/// # Errors
+/// The machine dies.
+pub(crate) fn check_states(args: &CheckStatesArgs) -> Result<(), Failure> {
+    let code = checked(args)?.unwrap_or_else(|failure| {
+        eprintln!("{failure}");
+        CANNOT_RUN
+    });
+    match code {
+        0 => Ok(()),
+        code => std::process::exit(code),
+    }
+}
+
+/// Returns the exit code of a check that cannot be run, or why no check can be; 0 at the end.
+fn checked(args: &CheckStatesArgs) -> Result<Result<i32, Failure>, Failure> {
+    let Some(first) = next() else {
+        return Ok(Ok(0));
+    };
+    let folder = std::env::var_os("FTLD_WORK").map_or_else(std::env::temp_dir, PathBuf::from);
+    let started = start(args, &folder, first);
+    let (machine, service) = match started {
+        Ok(started) => started,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let report = machine.wait(&mut || Ok(()));
+    let stopped = service.stop(StopHow::Remove);
+    report.and_then(|report| stopped.map(|()| Ok(report.outcome.code)))
+}
+
+/// Starts a machine that checks the first state, and then the others.
+fn start(
+    args: &CheckStatesArgs,
+    folder: &Path,
+    first: Asked,
+) -> Result<(Machine, Arc<dyn Service>), Failure> {
+    let fs = file_system::of(&args.fs);
+    let fs = fs.ok_or_else(|| Failure::usage(format!("--fs {}: not to be mounted", args.fs)))?;
+    let uml = Uml::find(args.memory, folder)?;
+    let disk = Overlay::of(&first.image, folder);
+    let disk = Arc::new(disk.map_err(|error| Failure::io(first.image.display(), &error))?);
+    let context = Context {
+        name: "state",
+        image: "",
+        tls: None,
+    };
+    let target = Target::parse(&uml::target(folder))?;
+    let service = transport::start(&target, None, disk.clone(), context)?;
+    let mut asked = Some(first);
+    let answer = move |verdict: Vec<u8>| {
+        // The first question of the machine has no verdict.
+        let state = asked.take().or_else(|| {
+            let mut out = io::stdout().lock();
+            let _ = out.write_all(&[&verdict[..], b"\n"].concat());
+            let _ = out.flush();
+            next()
+        });
+        // An empty answer ends the checks.
+        let Some(state) = state else {
+            return Vec::new();
+        };
+        if let Err(error) = disk.replace(&state.image) {
+            eprintln!("{}: {error}", state.image.display());
+            return Vec::new();
+        }
+        [b"\t", state.mark.as_bytes()].concat()
+    };
+    let spec = Spec::of_checks(fs, &args.check)?;
+    let machine = uml.start(folder, &spec, Vec::new(), answer)?;
+    Ok((machine, service))
+}
+
+/// A state to check.
+struct Asked {
+    image: PathBuf,
+    mark: String,
+}
+
+/// Returns the next state; `None` at the end.
+fn next() -> Option<Asked> {
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).ok()?;
+    let line = line.strip_suffix('\n')?;
+    let (image, mark) = line.split_once('\t').unwrap_or((line, ""));
+    Some(Asked {
+        image: Path::new(image).to_owned(),
+        mark: mark.to_owned(),
+    })
+}
