@@ -363,7 +363,7 @@ pub fn slc_region(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts
             let folds = recording.folds(&rig.profile);
             let is_direct = value == "direct";
             assert!(folds > 5 || is_direct, "{}: {folds} folds", rig.path());
-            let places = verdicts.budget().pick(60, 250, 1_200);
+            let places = verdicts.budget().pick(60, 250, usize::MAX);
             let every = recording.operations().div_ceil(places);
             let outcomes = Outcomes::by_form(verdicts.budget());
             sweep::cut_run(&rig, kind.name(), &recording, every, outcomes, verdicts);
