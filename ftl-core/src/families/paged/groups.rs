@@ -197,8 +197,10 @@ impl<P: Policy> PagedFtl<P> {
         }
         self.map.groups.rest.start = part.end;
         let mut list = std::mem::take(&mut self.map.groups.list);
-        let outcome = self.list_places(part, &mut list);
-        let outcome = outcome.and_then(|()| self.copy_in_order(&list));
+        let outcome = self.stalled_by(Cause::Gc, |ftl| {
+            ftl.list_places(part, &mut list)?;
+            ftl.copy_in_order(&list)
+        });
         self.map.groups.list = list;
         match outcome {
             // The mapping page is lost. No request asked for it.
@@ -245,10 +247,9 @@ impl<P: Policy> PagedFtl<P> {
             return Ok(());
         };
         let first = geometry.block_of(*first);
-        let moved = self.stalled_by(Cause::Gc, |ftl| {
-            ftl.gc.pages.load_pages(&mut ftl.space, list, Cause::Gc)?;
-            ftl.move_data_pages(first, Cause::Gc)
-        })?;
+        let pages = &mut self.gc.pages;
+        pages.load_pages(&mut self.space, list, Cause::Gc)?;
+        let moved = self.move_data_pages(first, Cause::Gc)?;
         self.gc.note_run(u64::from(moved));
         for ppn in list {
             let block = geometry.block_of(*ppn);
