@@ -4,12 +4,15 @@
 //! the bitmap. The victim index contains exactly the full blocks that GC may select, at their valid
 //! count. All of it is in RAM; mount rebuilds it.
 
+mod groups;
 mod victim_index;
 
 use crate::format::Role;
 use crate::int::{index, low_u32, to_u16, to_u32};
 use crate::ram::vec_bytes;
 use crate::stats::BlockCounts;
+pub(crate) use groups::GROUPS_MAX;
+use groups::GroupCounts;
 use nand_model::{Geometry, PageSplit, Pbn, Ppn};
 use victim_index::VictimIndex;
 
@@ -50,6 +53,13 @@ struct Block {
     epoch: u64,
 }
 
+impl Block {
+    #[inline]
+    fn is_full_of_data(&self) -> bool {
+        self.state == State::Full && self.role == Role::Data
+    }
+}
+
 /// State, role, epoch and valid pages of every block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockTable {
@@ -63,6 +73,8 @@ pub(crate) struct BlockTable {
     by_state: [u32; State::COUNT],
     full_by_role: [u32; Role::SLOTS],
     valid_pages: u64,
+    /// Invalid pages by group, if a scheme counts them.
+    groups: Option<Box<GroupCounts>>,
     /// Newest allocation: the clock of [`Self::unchanged_for`].
     youngest: u64,
 }
@@ -89,6 +101,7 @@ impl BlockTable {
             by_state,
             full_by_role: [0; Role::SLOTS],
             valid_pages: 0,
+            groups: None,
             youngest: 0,
         }
     }
@@ -97,6 +110,49 @@ impl BlockTable {
     /// them. Requires that no block was used yet.
     pub(crate) fn set_slc_blocks(&mut self, blocks: u32) {
         self.foldable = vec![false; index(blocks)];
+    }
+
+    /// Counts invalid pages by group from now on. Requires that no block was used yet.
+    pub(crate) fn count_groups(&mut self) {
+        self.groups = Some(Box::new(GroupCounts::new(self.geometry.block_slots())));
+    }
+
+    /// Moves a block to this group, if groups are counted.
+    #[inline]
+    pub(crate) fn set_group(&mut self, block: Pbn, group: u8) {
+        if self
+            .groups
+            .as_ref()
+            .is_some_and(|groups| groups.of(block) != group)
+        {
+            self.move_to_group(block, group);
+        }
+    }
+
+    fn move_to_group(&mut self, block: Pbn, group: u8) {
+        self.count_in_group(block, false);
+        if let Some(groups) = &mut self.groups {
+            groups.set(block, group);
+        }
+        self.count_in_group(block, true);
+    }
+
+    /// Returns, by group, the invalid pages of its full data blocks.
+    pub(crate) fn invalid_by_group(&self) -> &[u64] {
+        self.groups.as_ref().map_or(&[], |groups| groups.invalid())
+    }
+
+    /// Adds the block's invalid pages to those of its group, or takes them away: before and after a
+    /// change of its group, state or role.
+    #[inline]
+    fn count_in_group(&mut self, block: Pbn, counts: bool) {
+        if let Some(groups) = &mut self.groups {
+            let entry = &self.blocks[block.index()];
+            if entry.is_full_of_data() {
+                let invalid = self.geometry.pages_per_block - u32::from(entry.valid);
+                groups.count(block, invalid, counts);
+            }
+        }
     }
 
     /// Enables [`Self::victims_by_closing`]. Requires that no block was used yet.
@@ -148,6 +204,7 @@ impl BlockTable {
     pub(crate) fn set_state(&mut self, block: Pbn, state: State) {
         self.victims.remove(block);
         self.set_foldable(block, false);
+        self.count_in_group(block, false);
         let entry = &mut self.blocks[block.index()];
         assert!(
             entry.state != State::Bad || state == State::Bad,
@@ -169,6 +226,7 @@ impl BlockTable {
         }
         entry.state = state;
         entry.changed = low_u32(self.youngest);
+        self.count_in_group(block, true);
     }
 
     /// Opens an allocated block with its role and epoch.
@@ -199,12 +257,14 @@ impl BlockTable {
             "block {block} gets role {role:?} in state {:?}",
             self.state(block)
         );
+        self.count_in_group(block, false);
         let entry = &mut self.blocks[block.index()];
         if entry.state == State::Full {
             self.full_by_role[entry.role.index()] -= 1;
             self.full_by_role[role.index()] += 1;
         }
         entry.role = role;
+        self.count_in_group(block, true);
     }
 
     /// Records whether a block in SLC mode may be folded. Returns whether the block is in that
@@ -316,7 +376,7 @@ impl BlockTable {
     }
 
     /// Adds to the valid count. Pages become valid while their block is open, or at mount, never
-    /// while the victim index contains the block.
+    /// while the victim index contains the block, or a group its invalid pages.
     #[inline(always)]
     fn add_valid(&mut self, block: Pbn, pages: u32) {
         debug_assert!(
@@ -343,6 +403,18 @@ impl BlockTable {
         entry.changed = low_u32(self.youngest);
         let valid = u32::from(entry.valid);
         self.victims.update(block, valid);
+        if self.groups.is_some() {
+            self.lose_in_group(block, pages);
+        }
+    }
+
+    #[inline(never)]
+    fn lose_in_group(&mut self, block: Pbn, pages: u32) {
+        if let Some(groups) = &mut self.groups
+            && self.blocks[block.index()].is_full_of_data()
+        {
+            groups.count(block, pages, true);
+        }
     }
 
     /// Appends the block's valid pages, ascending.
@@ -453,7 +525,19 @@ impl BlockTable {
                 self.valid_pages
             ));
         }
+        if let Some(groups) = &self.groups {
+            let of_data = (0..).map(Pbn::new).zip(&self.blocks);
+            let of_data = of_data.filter(|(_, entry)| entry.is_full_of_data());
+            let pages = self.geometry.pages_per_block;
+            let invalid = of_data.map(|(block, entry)| (block, pages - u32::from(entry.valid)));
+            wrong.extend(groups.audit(invalid));
+        }
         wrong
+    }
+
+    /// Returns the allocated bytes of the groups of blocks.
+    pub(crate) fn group_bytes(&self) -> u64 {
+        self.groups.as_ref().map_or(0, |groups| groups.bytes())
     }
 
     /// Returns the allocated bytes: bitmap, victim index, block entries.
@@ -523,6 +607,57 @@ mod tests {
                 assert_eq!((one.audit(), many.audit()), (vec![], vec![]));
             }
         }
+    }
+
+    /// Whatever happens to blocks, the invalid pages of a group are those of its full data blocks.
+    #[test]
+    fn the_invalid_pages_of_groups_follow_every_change() {
+        const ROLES: [Role; 3] = [Role::Data, Role::Map, Role::Update];
+        let pages = 16;
+        let (mut table, mut rng) = (table(pages), SplitMix::new(4));
+        table.count_groups();
+        let mut group_of = [None; 9];
+        let mut seen = 0;
+        for _ in 0..4000 {
+            let number = rng.below(9) as usize;
+            let block = Pbn::new(number as u32);
+            let mut valid = Vec::new();
+            table.list_valid(block, &mut valid);
+            match (table.state(block), rng.below(5)) {
+                (State::Free, _) => {
+                    table.set_open(block, ROLES[rng.index(3)], 1);
+                    table.set_valid_run(table.geometry.page(block, 0), rng.below(16) as u32);
+                }
+                (State::Open | State::Full, 0) => {
+                    group_of[number] = Some(rng.below(3) as u8);
+                    table.set_group(block, rng.below(3) as u8);
+                    table.set_group(block, group_of[number].unwrap());
+                }
+                (State::Open, _) => table.set_state(block, State::Full),
+                (State::Full, 1) => table.set_role(block, ROLES[rng.index(3)]),
+                (State::Full, 2) => {
+                    table.set_pages_invalid(&valid);
+                    table.set_state(block, State::Released);
+                    table.set_state(block, State::Free);
+                }
+                (State::Full, _) => {
+                    let some = rng.index(valid.len() + 1);
+                    valid[some..].iter().for_each(|ppn| table.set_invalid(*ppn));
+                }
+                _ => unreachable!(),
+            }
+            let mut expected = [0; GROUPS_MAX as usize];
+            for (block, group) in (0..).map(Pbn::new).zip(group_of) {
+                let is_data = (table.state(block), table.role(block)) == (State::Full, Role::Data);
+                if let Some(group) = group.filter(|_| is_data) {
+                    expected[usize::from(group)] += u64::from(pages - table.valid_count(block));
+                }
+            }
+            assert_eq!(table.invalid_by_group(), expected);
+            assert_eq!(table.audit(), Vec::<String>::new());
+            seen = seen.max(expected[2]);
+        }
+        assert!(seen > 32, "{seen}");
     }
 
     #[test]

@@ -61,8 +61,8 @@ pub(crate) fn from_params(
         return match given.into_iter().find(|(_, is_default)| !is_default) {
             None => Ok(None),
             Some((key, _)) => Err(FtlError::Config(format!(
-                "parameter {key}: the device has no SLC region; make it with --slc-region, or with [slc_mode] of a device file, or leave the \
-                 parameter out"
+                "parameter {key}: the device has no SLC region; make it with --slc-region, or with \
+                 [slc_mode] of a device file, or leave the parameter out"
             ))),
         };
     }

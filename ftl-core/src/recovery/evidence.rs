@@ -75,7 +75,7 @@ impl Evidence {
 #[derive(Default)]
 pub(crate) struct Suspects {
     pages: FxHashMap<u32, Suspect>,
-    /// By [`place`](nand_model::Geometry::place_of): the newest program that was not made by a mount.
+    /// By [`place`](nand_model::Geometry::place_of): the newest program that no mount made.
     newest: Vec<u64>,
     /// Whether no page can be unstable. Pages torn by an earlier cut remain suspects.
     stable: bool,

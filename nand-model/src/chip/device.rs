@@ -45,6 +45,8 @@ pub struct Chip<S = AnyStore> {
     pub(super) cut_hits: CutHits,
     /// Blocks with a page close to the ECC limit.
     pub(super) to_refresh: BTreeSet<Pbn>,
+    /// Bad blocks whose mark the host refused.
+    refused_marks: BTreeSet<Pbn>,
     /// Hour of the device's life at emulated instant 0.
     pub(super) hour_base: u32,
     /// The hour last written to the store.
@@ -105,6 +107,7 @@ impl<S: Store> Chip<S> {
             powered: true,
             cut_hits: CutHits::default(),
             to_refresh: BTreeSet::new(),
+            refused_marks: BTreeSet::new(),
             hour_base: hour,
             written_hour: hour,
             scratch: Vec::new(),
@@ -344,7 +347,18 @@ impl<S: Store> Chip<S> {
             "block {block} goes bad again"
         );
         facts.bad = Some(bad);
-        self.store.set_facts(block, *facts)?;
+        self.refused_marks.insert(block);
+        self.write_mark(block)
+    }
+
+    /// Writes the mark of a bad block, if the host refused it. Nobody may rely on a mark that a
+    /// restart does not find.
+    #[cold]
+    pub(super) fn write_mark(&mut self, block: Pbn) -> Result<(), NandError> {
+        if self.refused_marks.contains(&block) {
+            self.store.set_facts(block, self.blocks[block.index()])?;
+            self.refused_marks.remove(&block);
+        }
         Ok(())
     }
 

@@ -36,6 +36,7 @@ impl<S: Store> Chip<S> {
             return Err(NandError::PowerLost);
         }
         if self.bad(block).is_some() {
+            self.write_mark(block)?;
             return Err(NandError::EraseFailed(block));
         }
         let verdict = self.erase_verdict(block);

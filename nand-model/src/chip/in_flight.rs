@@ -88,9 +88,12 @@ impl<S: Store> Chip<S> {
         assert!(!self.powered, "what a cut hits, with power on");
         debug_assert!(start <= end, "an operation from {start} to {end} ns");
         let own = self.unit_of(block);
+        let joint = clocks.last_joint(own.0);
+        // A joint operation begins as a whole, and lasts as long as its longest part.
+        let (start, end) = joint.map_or((start, end), |(_, span)| span);
         let mut last_ops = BTreeMap::new();
         if let Some(faults) = &mut self.faults {
-            faults.share_span(own.0, clocks.last_joint(own.0));
+            faults.share_span(own.0, joint);
             last_ops = std::mem::take(&mut faults.last_ops);
         }
         let others: Vec<_> = last_ops

@@ -124,7 +124,8 @@ impl<S: Store> Chip<S> {
             Err(error) => return fail(error),
         };
         if self.bad(block).is_some() {
-            return fail(NandError::ProgramFailed(first));
+            let written = self.write_mark(block);
+            return fail(written.err().unwrap_or(NandError::ProgramFailed(first)));
         }
         self.check_program_rules(block, self.split.offset_of(first), count);
         if self.frontier(block) == 0
@@ -180,6 +181,7 @@ impl<S: Store> Chip<S> {
             self.profile.geometry.oob_bytes
         );
         if self.bad(block).is_some() {
+            self.write_mark(block)?;
             return Err(NandError::ProgramFailed(ppn));
         }
         self.store.and_oob(ppn, oob)?;

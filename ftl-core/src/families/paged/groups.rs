@@ -2,11 +2,11 @@
 //! order of addresses (LearnedFTL's group-based allocation).
 //!
 //! Writes and copies of a group go to one stream (`gc.placement=groups`). When one group has enough
-//! invalid pages, it is rewritten: all its pages are copied in the order of their addresses, a part
-//! each time the host needs a block, so that no write waits for a whole group. The pages that were
-//! rewritten before lie in this order already: the blocks of a part become empty with it, and those
-//! that the host filled since when the group ends. So rewriting takes hardly more free blocks than
-//! it gives back at once.
+//! invalid pages, it is rewritten: all its pages are copied in the order of their addresses, some
+//! parts each time the host needs a block, so that the group ends when the host has used as many
+//! blocks as it frees. The pages that were rewritten before lie in this order already: the blocks
+//! of a part become empty with it, and those that the host filled since when the group ends. So
+//! rewriting takes hardly more free blocks than it gives back at once.
 //!
 //! Rewriting frees space besides GC, which still selects the emptiest block whenever blocks are
 //! short. Nothing relies on a block having pages of one group only. A mount begins without
@@ -14,11 +14,11 @@
 
 use super::policy::Policy;
 use super::state::{MAP, PagedFtl};
-use crate::block_table::State;
+use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
-use crate::format::Role;
 use crate::gc::GarbageCollect;
 use crate::gc::policy::{self, HostWrite, PageCopy};
+use crate::int::low_u8;
 use crate::ram::{vec_bytes, vec_most};
 use nand_model::{Cause, Geometry, Pbn, Ppn};
 use std::ops::Range;
@@ -26,9 +26,6 @@ use std::ops::Range;
 /// Rewriting a group frees, per copied page, at least what GC of the emptiest block would, divided
 /// by this. Groups in turn free twice as much as all at once, so the first is worth less.
 const WORTH: u64 = 4;
-
-/// A block of no known group.
-const NONE: u8 = u8::MAX;
 
 /// Returns the logical pages of a group: whole mapping pages.
 pub(crate) fn pages_of_group(geometry: &Geometry, logical_pages: u32, groups: u32) -> u32 {
@@ -93,8 +90,6 @@ impl policy::Policy for Placement {
 pub(crate) struct Groups {
     /// Logical pages of a group; 0 without groups.
     pages: u32,
-    /// By block: the group of its last page, or [`NONE`]. Empty without groups.
-    of_block: Vec<u8>,
     /// Logical pages that remain to be rewritten.
     rest: Range<u32>,
     /// Parts that are rewritten when the host needs a block.
@@ -111,16 +106,20 @@ impl Groups {
         }
         Groups {
             pages: pages_of_group(geometry, logical_pages, groups),
-            of_block: vec![NONE; geometry.block_slots()],
             ..Groups::default()
         }
     }
 
-    /// Records that a page of this block was programmed.
+    /// Returns whether there are groups.
+    pub(super) fn are_on(&self) -> bool {
+        self.pages > 0
+    }
+
+    /// Records that a page of this block was programmed: the block is now of the page's group.
     #[inline]
-    pub(super) fn note(&mut self, block: Pbn, lpn: u32) {
-        if let Some(of) = self.of_block.get_mut(block.index()) {
-            *of = (lpn / self.pages) as u8;
+    pub(super) fn note(&self, table: &mut BlockTable, block: Pbn, lpn: u32) {
+        if let Some(group) = lpn.checked_div(self.pages) {
+            table.set_group(block, low_u8(group.into()));
         }
     }
 
@@ -132,26 +131,20 @@ impl Groups {
         }
     }
 
-    /// Returns the bytes of the tables: now, and at most.
+    /// Returns the bytes of the list: now, and at most.
     pub(super) fn bytes(&self, pages_per_block: u32) -> (u64, u64) {
-        let (tables, list) = (
-            vec_bytes::<u8>(self.of_block.capacity()),
-            vec_bytes::<Ppn>(self.list.capacity()),
-        );
-        match self.of_block.is_empty() {
-            true => (tables, tables),
-            false => (
-                tables + list,
-                tables + vec_most::<Ppn>(pages_per_block.into()),
-            ),
-        }
+        let most = match self.pages {
+            0 => 0,
+            _ => vec_most::<Ppn>(pages_per_block.into()),
+        };
+        (vec_bytes::<Ppn>(self.list.capacity()), most)
     }
 }
 
 impl<P: Policy> PagedFtl<P> {
     /// Rewrites parts of a group before the host gets a block, if a group is worth it.
     pub(super) fn rewrite_groups(&mut self) -> Result<(), FtlError> {
-        let is_off = self.map.groups.of_block.is_empty();
+        let is_off = !self.map.groups.are_on();
         if is_off || self.space.is_mounting() || self.space.failing_block().is_some() {
             return Ok(());
         }
@@ -174,16 +167,7 @@ impl<P: Policy> PagedFtl<P> {
         };
         let (space, pages) = (&self.space, u64::from(self.space.pages_per_block()));
         let valid = u64::from(space.table.valid_count(emptiest));
-        let groups = self.logical_pages.div_ceil(self.map.groups.pages) as usize;
-        let mut invalid = vec![0; groups];
-        for (block, group) in (0..).map(Pbn::new).zip(&self.map.groups.of_block) {
-            let is_data =
-                space.table.state(block) == State::Full && space.table.role(block) == Role::Data;
-            if let Some(invalid) = invalid.get_mut(usize::from(*group)).filter(|_| is_data) {
-                *invalid += pages - u64::from(space.table.valid_count(block));
-            }
-        }
-        let all = (0..).zip(invalid);
+        let all = (0..).zip(space.table.invalid_by_group().iter().copied());
         let Some((group, invalid)) = all.max_by_key(|(group, invalid)| (*invalid, !*group)) else {
             return;
         };
@@ -213,8 +197,10 @@ impl<P: Policy> PagedFtl<P> {
         }
         self.map.groups.rest.start = part.end;
         let mut list = std::mem::take(&mut self.map.groups.list);
-        let outcome = self.list_places(part, &mut list);
-        let outcome = outcome.and_then(|()| self.copy_in_order(&list));
+        let outcome = self.stalled_by(Cause::Gc, |ftl| {
+            ftl.list_places(part, &mut list)?;
+            ftl.copy_in_order(&list)
+        });
         self.map.groups.list = list;
         match outcome {
             // The mapping page is lost. No request asked for it.
@@ -261,10 +247,9 @@ impl<P: Policy> PagedFtl<P> {
             return Ok(());
         };
         let first = geometry.block_of(*first);
-        let moved = self.stalled_by(Cause::Gc, |ftl| {
-            ftl.gc.pages.load_pages(&mut ftl.space, list, Cause::Gc)?;
-            ftl.move_data_pages(first, Cause::Gc)
-        })?;
+        let pages = &mut self.gc.pages;
+        pages.load_pages(&mut self.space, list, Cause::Gc)?;
+        let moved = self.move_data_pages(first, Cause::Gc)?;
         self.gc.note_run(u64::from(moved));
         for ppn in list {
             let block = geometry.block_of(*ppn);

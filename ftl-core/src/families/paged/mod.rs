@@ -326,7 +326,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
             self.next_ver += taken as u64;
             self.map.track_buffer_block(&self.space, ppn, stream);
             let block = self.space.flash.geometry().block_of(ppn);
-            self.map.groups.note(block, lpn);
+            self.map.groups.note(&mut self.space.table, block, lpn);
             for i in 0..taken {
                 let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
                 self.map
@@ -404,7 +404,8 @@ impl<P: Policy> Mapping for PagedFtl<P> {
         let directory = vec_bytes::<u32>(map.directory.capacity());
         let tables = directory + vec_bytes::<u64>(map.upto.capacity());
         let (mapped, (of_policies, placement)) = (map.mapped.bytes(), map.streams.bytes());
-        let (groups, groups_most) = map.groups.bytes(geometry.pages_per_block);
+        let (list, list_most) = map.groups.bytes(geometry.pages_per_block);
+        let placement = placement + self.space.table.group_bytes();
         let work = map.map_page.ram()
             + vec_bytes::<PageTag>(map.tags.capacity())
             + vec_bytes::<(u64, u64)>(map.converted.capacity())
@@ -450,8 +451,8 @@ impl<P: Policy> Mapping for PagedFtl<P> {
                 RamPart::Placement,
                 blocks,
                 of_policies,
-                placement + groups,
-                placement + groups_most,
+                placement + list,
+                placement + list_most,
             ),
             ram_entry(RamPart::Trims, map.trims.len() as u64, 0, trims, trims_most),
             ram_entry(RamPart::Work, 1, 0, work, work_most + order_most),
@@ -511,6 +512,10 @@ impl<P: Policy> PagedFtl<P> {
         let mut gc = GcState::new(&geometry, &settings.gc, settings.reserve);
         gc.fold = folding;
         let vtpns = map_pages(&geometry, logical_pages) as usize;
+        let groups = Groups::new(&geometry, logical_pages, settings.groups);
+        if groups.are_on() {
+            space.table.count_groups();
+        }
         let map = PagedMap {
             scheme,
             pending: Pending::new(geometry, map_pages(&geometry, logical_pages), !at_once),
@@ -532,7 +537,7 @@ impl<P: Policy> PagedFtl<P> {
             left: Vec::new(),
             superseded: Vec::new(),
             relocated: Default::default(),
-            groups: Groups::new(&geometry, logical_pages, settings.groups),
+            groups,
             order: Vec::new(),
         };
         Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)

@@ -239,7 +239,8 @@ impl<P: Policy> PagedFtl<P> {
             );
             self.map.track_buffer_block(&self.space, first, stream);
             let block = self.space.flash.geometry().block_of(first);
-            self.map.groups.note(block, self.gc.pages.owner(next).1);
+            let lpn = self.gc.pages.owner(next).1;
+            self.map.groups.note(&mut self.space.table, block, lpn);
             for i in 0..taken {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);
                 let to = Some(Ppn::new(first.raw() + i));

@@ -36,6 +36,7 @@ mod models;
 #[cfg(test)]
 mod tests;
 
+use crate::block_table::GROUPS_MAX;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::paged::{self, PagedFtl, Settings, docs};
@@ -132,9 +133,9 @@ fn groups_of(params: &Params, device: &Device) -> Result<u32, FtlError> {
     let blocks = device.logical_pages / geometry.pages_per_block;
     let default = (blocks / 64).clamp(1, 8);
     let groups = params.get(GROUPS, default)?;
-    if !(1..=16).contains(&groups) {
+    if !(1..=GROUPS_MAX).contains(&groups) {
         return Err(FtlError::Config(format!(
-            "parameter {GROUPS}: {groups} is not within 1 to 16"
+            "parameter {GROUPS}: {groups} is not within 1 to {GROUPS_MAX}"
         )));
     }
     let placement: String = params.get("gc.placement", "groups".into())?;

@@ -109,6 +109,8 @@ pub(super) struct Models {
     seen: Vec<bool>,
     /// One bit per logical page.
     exact: Vec<u64>,
+    /// Bits that are set.
+    exact_pages: u64,
     /// Indexes and locations from which a model is made.
     points: Vec<(u16, u32)>,
     candidates: Vec<Candidate>,
@@ -133,6 +135,7 @@ impl Models {
             used: vec![0; of_map],
             seen: vec![false; of_map],
             exact: vec![0; words],
+            exact_pages: 0,
             points: Vec::new(),
             candidates: Vec::new(),
         }
@@ -156,6 +159,7 @@ impl Models {
     #[inline]
     pub(super) fn clear(&mut self, lpn: u32) {
         if let Some(word) = self.exact.get_mut(lpn as usize / 64) {
+            self.exact_pages -= *word >> (lpn % 64) & 1;
             *word &= !(1u64 << (lpn % 64));
         }
     }
@@ -165,7 +169,7 @@ impl Models {
         if self.most == 0 {
             return;
         }
-        self.words(vtpn).fill(0);
+        self.clear_bits(vtpn);
         self.used[vtpn as usize] = 0;
     }
 
@@ -222,6 +226,7 @@ impl Models {
             self.candidates
                 .sort_unstable_by_key(|line| line.piece.first);
         }
+        self.clear_bits(vtpn);
         let first = vtpn as usize * self.most;
         let pieces = &mut self.pieces[first..][..self.candidates.len()];
         for (piece, line) in pieces.iter_mut().zip(&self.candidates) {
@@ -230,7 +235,6 @@ impl Models {
         self.used[vtpn as usize] = pieces.len() as u8;
         let words = self.per_page as usize / 64;
         let bits = &mut self.exact[vtpn as usize * words..][..words];
-        bits.fill(0);
         let mut next = 0;
         for (index, ppn) in &self.points {
             while pieces.get(next).is_some_and(|piece| piece.first <= *index) {
@@ -238,6 +242,7 @@ impl Models {
             }
             if next > 0 && pieces[next - 1].at(*index) == *ppn {
                 bits[usize::from(*index) / 64] |= 1u64 << (index % 64);
+                self.exact_pages += 1;
             }
         }
     }
@@ -292,17 +297,16 @@ impl Models {
         });
     }
 
-    fn words(&mut self, vtpn: u32) -> &mut [u64] {
+    fn clear_bits(&mut self, vtpn: u32) {
         let words = self.per_page as usize / 64;
-        &mut self.exact[vtpn as usize * words..][..words]
+        let bits = &mut self.exact[vtpn as usize * words..][..words];
+        self.exact_pages -= u64::from(bits.iter().map(|word| word.count_ones()).sum::<u32>());
+        bits.fill(0);
     }
 
     /// Returns the number of pages whose prediction is exact.
     pub(super) fn exact_pages(&self) -> u64 {
-        self.exact
-            .iter()
-            .map(|word| u64::from(word.count_ones()))
-            .sum()
+        self.exact_pages
     }
 
     /// Returns the bytes of the models and bits: by the paper's count, now, and at most.
@@ -477,13 +481,16 @@ mod tests {
                         map[lpn as usize] = Some(to);
                     }
                 }
+                let mut predicted = 0;
                 for (lpn, known) in (0..).zip(&map) {
                     let found = models.predict(lpn).map(Ppn::raw);
                     assert!(
                         found.is_none() || found == *known,
                         "{most}, step {step}, {lpn}"
                     );
+                    predicted += u64::from(found.is_some());
                 }
+                assert_eq!(models.exact_pages(), predicted, "{most}, step {step}");
                 let (_, now, most_bytes) = models.bytes();
                 assert!(now <= most_bytes, "{now} bytes, at most {most_bytes}");
             }

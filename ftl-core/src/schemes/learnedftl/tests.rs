@@ -1,4 +1,5 @@
 use super::*;
+use crate::addr::Lpn;
 use crate::families::paged::tests::{self as common, profile};
 use nand_model::{Cause, SplitMix};
 
@@ -122,6 +123,37 @@ fn groups_are_rewritten_in_order_under_random_writes() {
         with < 0.3 && without > 0.6,
         "{with} with groups, {without} without"
     );
+}
+
+/// A write takes the time of its program, and of work that counts as a stall: of the rewriting of
+/// groups, too, which reads mapping pages if nothing predicts what they have.
+#[test]
+fn a_write_waits_for_nothing_that_is_no_stall() {
+    let (mut ftl, _) = device(&[SMALL, ("learned.groups", "4"), ("learned.pieces", "0")]);
+    let timing = ftl.space.flash.chip().profile().timing;
+    let own_ns = timing.bus_ns + timing.program_ns.iter().max().unwrap();
+    let page = vec![7; ftl.space.geometry().page_len()];
+    let stalled = |ftl: &PagedFtl<Learned>| -> u64 {
+        let stalls = ftl.stats().write_stalls;
+        stalls.iter().map(|totals| totals.total_ns).sum()
+    };
+    let read = |ftl: &PagedFtl<Learned>| {
+        let counters = ftl.space.flash.chip().counters();
+        counters.of(Cause::GcTranslation).reads
+    };
+    let (mut rng, mut at) = (SplitMix::new(8), 0);
+    for n in 0..5 * PAGES {
+        let lpn = match n < PAGES {
+            true => n,
+            false => rng.below(PAGES.into()) as u32,
+        };
+        let before = stalled(&ftl);
+        let done = ftl.write(at, Lpn::new(lpn), &page).unwrap();
+        let waited = done - at - (stalled(&ftl) - before);
+        assert!(waited <= own_ns, "write {n} took {waited} ns besides stalls");
+        at = done;
+    }
+    assert!(read(&ftl) > 100, "{} mapping pages are read", read(&ftl));
 }
 
 #[test]

@@ -8,8 +8,8 @@ mod verbs;
 use crate::host::{EIO, ENOSPC, content, fresh, shapes};
 use ftld_host_disk::{Crash, End, ReadFault, SimDisk, SyncFault, WriteFault};
 use nand_model::{
-    Access, Bad, BlockFacts, Cells, FileStore, Health, ImageError, Pbn, Ppn, Profile, Store,
-    SyncError,
+    Access, Bad, BlockFacts, BlockFault, Cause, Cells, Chip, Fault, FileStore, Health, ImageError,
+    NandError, Pbn, Ppn, Profile, Store, SyncError,
 };
 use std::io;
 

@@ -88,6 +88,54 @@ fn no_crash_of_the_host_loses_the_mark_of_a_bad_block() {
     assert!(refused > 10, "{refused}");
 }
 
+/// A mark that the host refused when its block turned bad is written before the block refuses
+/// anything else: whoever goes on elsewhere relies on the mark.
+#[test]
+fn a_mark_that_the_host_refused_is_written_before_its_block_refuses_more() {
+    let mut refused = [0; 2];
+    for profile in shapes() {
+        let (used, block) = (used(profile), Pbn::new(0));
+        let (page, geometry) = (profile.geometry.page(block, 4), profile.geometry);
+        let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+        for (number, after) in (0..2).flat_map(|number| (0..8).map(move |after| (number, after))) {
+            let disk = used.copy();
+            let mut chip = Chip::open(profile, reopened(&disk)).unwrap();
+            let fault = [Fault::ProgramFail, Fault::EraseFail][number];
+            chip.update_faults(|plan| plan.block_faults.push(BlockFault::next(block, fault)));
+            let verb = |chip: &mut Chip<FileStore>| match number {
+                0 => chip.program(0, page, &data, &oob, Cause::Host),
+                _ => chip.erase(0, block, Cause::Gc),
+            };
+            fail(&disk, Call::Write(0), after, 1);
+            let first = verb(&mut chip);
+            disk.clear_faults();
+            if chip.bad(block).is_none() {
+                // The host refused what comes before the mark.
+                continue;
+            }
+            let reported = [
+                NandError::ProgramFailed(page),
+                NandError::EraseFailed(block),
+            ];
+            let is_reported = |outcome| outcome == Err(reported[number]);
+            if !is_reported(first) {
+                assert!(
+                    is_reported(verb(&mut chip)),
+                    "{fault:?}, write {after}: {first:?}"
+                );
+                refused[number] += 1;
+            }
+            let found = sight(&mut reopened(&disk.ended(End::Crash(Crash::Nothing))));
+            assert_eq!(
+                found[0].0.bad,
+                Some(Bad::Grown),
+                "{fault:?}, write {after}: {first:?}"
+            );
+        }
+    }
+    assert!(refused.iter().all(|count| *count > 0), "{refused:?}");
+}
+
 /// The next operation has the number of the refused one, so no host crash may keep that one.
 #[test]
 fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {

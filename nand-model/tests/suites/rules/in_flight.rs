@@ -228,3 +228,38 @@ fn a_cut_in_a_joint_program_tears_the_page_of_each_plane_on_its_own() {
         assert_eq!(seen.len(), 1 << at_op, "{seen:?}");
     }
 }
+
+/// The pages of a joint program begin together, however long each of them takes. So a cut in a
+/// short one hits what other dies do when the array begins.
+#[test]
+fn a_cut_in_the_short_page_of_a_joint_program_hits_what_runs_when_it_begins() {
+    let mut part = Profile::find("torture").unwrap().with_blocks(8);
+    (part.geometry.channels, part.geometry.planes) = (2, 2);
+    part.geometry.multi_plane = MultiPlane::AnyPage;
+    let mut chip = Chip::open(part, MemStore::new(part.geometry)).unwrap();
+    for page in 0..2 {
+        program(&mut chip, 0, page).unwrap();
+    }
+    let begin = chip.busy_until();
+    chip.set_faults(FaultPlan {
+        cut: Some(Cut {
+            at_op: 2,
+            program: ProgramCut::Prefix,
+            partner: PartnerCut::Intact,
+            erase: EraseCut::Complete,
+            seed: 1,
+        }),
+        in_flight: true,
+        ..FaultPlan::default()
+    });
+    // A page of the other die, an MSB page, and an LSB page on the other plane.
+    let outcomes = [(1, 0), (0, 2), (2, 0)].map(|(block, page)| {
+        let ppn = part.geometry.page(Pbn::new(block), page);
+        let done = chip.program(begin, ppn, &[7; 1024], &[7; 16], Cause::Host);
+        done.map(|done| done - begin)
+    });
+    let [lsb, msb, ..] = part.timing.program_ns;
+    assert!(lsb < msb - lsb, "the page of the other die ends early");
+    assert_eq!(outcomes, [Ok(lsb), Ok(msb), Err(NandError::PowerLost)]);
+    assert_eq!(chip.cut_hits().programs, 2);
+}

@@ -119,7 +119,8 @@ impl<'p, W: World> Runner<'p, W> {
         watches.then(|| counts(self.chip()))
     }
 
-    /// Notes which blocks the scrub read during the last request. After idle time, no block may be overdue.
+    /// Notes which blocks the scrub read during the last request. After idle time, no block may be
+    /// overdue.
     pub(super) fn note_background_reads(&mut self, before: Option<Vec<Counts>>) -> Verdict {
         let (Some(before), hours) = (before, self.plan.scrub_hours()) else {
             return Ok(());
