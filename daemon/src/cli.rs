@@ -138,7 +138,7 @@ pub(crate) enum Command {
     GuestInit {
         /// What it is to do
         spec: PathBuf,
-        /// What a kernel adds.
+        /// What the kernel appends.
         rest: Vec<OsString>,
     },
     /// List synthetic workloads and trace formats

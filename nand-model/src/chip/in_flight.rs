@@ -66,7 +66,7 @@ impl<S: Store> Chip<S> {
         (geometry.die_of(block), plane)
     }
 
-    /// Forgets the operation before one that cannot be hit.
+    /// Forgets the die's last operation; a faulty one follows.
     pub(super) fn forget_op(&mut self, block: Pbn) {
         let unit = self.unit_of(block);
         if let Some(faults) = &mut self.faults {
