@@ -1,4 +1,4 @@
-//! Provisional pages: only padding after it in its block commits a page that a mount programs. This
+//! Provisional pages: a mount's page is committed only by padding after it in its block. This
 //! module determines the padding that a mount must program, and the uncommitted pages that the next
 //! mount must drop.
 //!

@@ -3,10 +3,9 @@
 //!
 //! Writes and copies of a group go to one stream (`gc.placement=groups`). When one group has enough
 //! invalid pages, it is rewritten: all its pages are copied in the order of their addresses, a part
-//! each time the host needs a block, so that no write waits for a whole group. The pages that were
-//! rewritten before lie in this order already: the blocks of a part become empty with it, and those
-//! that the host filled since when the group ends. So rewriting takes hardly more free blocks than
-//! it gives back at once.
+//! each time the host needs a block, so that no write waits for a whole group. Blocks of the last
+//! rewriting have this order already: each part empties its own, and the last part those that the
+//! host has filled since. So rewriting takes hardly more free blocks than it gives back at once.
 //!
 //! Rewriting frees space besides GC, which still selects the emptiest block whenever blocks are
 //! short. Nothing relies on a block having pages of one group only. A mount begins without

@@ -1,4 +1,4 @@
-//! A check leaves no process, mount or file. One that hangs, mounts or daemonises costs one
+//! A check leaves no process, mount or file. One that hangs, mounts or daemonises affects one
 //! verdict.
 
 use super::*;
