@@ -23,7 +23,7 @@ use nand_model::{Cause, Geometry, Pbn, Ppn};
 use std::ops::Range;
 
 /// Rewriting a group frees, per copied page, at least what GC of the emptiest block would, divided
-/// by this. Groups in turn free twice as much as all at once, so the first is worth less.
+/// by this. Groups in turn free twice as much as all at once, so the first one may free less.
 const WORTH: u64 = 4;
 
 /// A block of no known group.

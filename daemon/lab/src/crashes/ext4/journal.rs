@@ -64,7 +64,7 @@ fn checksum(seed: u32, parts: &[&[u8]]) -> u32 {
         .fold(!seed, |sum, part| crc32c::crc32c_append(sum, part))
 }
 
-/// Replays the journal of an image, and takes the wish for it out of the superblock.
+/// Replays the journal of an image, and clears the superblock's flag that asks for it.
 ///
 /// # Errors
 /// The image has no ext4, its journal is of a kind that is not understood, or it is damaged so that

@@ -216,8 +216,8 @@ impl Midas {
         }
     }
 
-    /// Applies a configuration. Groups that had no size join the last one. So do blocks that a
-    /// group has too much, the oldest first.
+    /// Applies a configuration. Groups that had no size join the last one. So do blocks above the
+    /// size of a group, the oldest first.
     fn apply(&mut self, best: &Configuration) {
         self.uses_hot = best.hot.size > 0.0;
         let before = self.unsized_from;
