@@ -75,7 +75,7 @@ impl<S: Store> Chip<S> {
     }
 
     /// Hits the operations in flight on other dies or planes when power fails in the operation on
-    /// `block`, which `clocks` have done.
+    /// `block`, which `clocks` include.
     /// Returns the cut of that operation, which is complete if the operation had ended.
     pub(super) fn cut_in_flight(
         &mut self,
@@ -178,8 +178,8 @@ impl<S: Store> Chip<S> {
                 self.blocks[block.index()].erase_interrupted = true;
                 Ok(self.store.set_facts(block, self.blocks[block.index()])?)
             }
-            // A second erase of the store that is not counted: the block has one more erase and its
-            // old pages.
+            // The store erases the block again, uncounted, and programs what is left of its old
+            // pages.
             EraseCut::NotStarted | EraseCut::Mixed | EraseCut::AllButOne | EraseCut::OnlyOne => {
                 let erase_interrupted = if outcome == EraseCut::NotStarted {
                     before.erase_interrupted
