@@ -139,7 +139,7 @@ pub(crate) enum Command {
     /// The first process of a machine that `ftld crash-test` starts.
     #[command(hide = true)]
     GuestInit {
-        /// What a kernel adds.
+        /// What the kernel appends.
         rest: Vec<OsString>,
     },
     /// List synthetic workloads and trace formats

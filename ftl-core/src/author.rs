@@ -1,6 +1,6 @@
 //! Interface for schemes in other crates.
 //!
-//! A [`PageMapScheme`] names a [`PageMap`], four functions over a table in RAM or [`FlatMap`], and
+//! A [`PageMapScheme`] names a [`PageMap`] ([`FlatMap`], or four functions over a table in RAM) and
 //! optionally a [`Policy`], which chooses the stream of each page and the victims of GC. A
 //! [`CachedMapScheme`] has its map on flash, and names the [`MapCache`] in RAM. The controller
 //! implements programs, GC, FLUSH, trims, checkpoints, wear levelling and recovery, as for every

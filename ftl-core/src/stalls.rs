@@ -1,8 +1,8 @@
 //! Time that host writes wait for other work, by the cause of that work.
 //!
 //! Work of one cause may contain work of another: GC needs a block, for which a conversion runs.
-//! Time counts for the innermost work. It is measured where work begins and ends, so a page costs
-//! nothing.
+//! Time counts for the innermost work. It is measured where work begins and ends, at no cost per
+//! page.
 
 use nand_model::{Cause, Nanos};
 

@@ -1,5 +1,5 @@
-//! Why a flash operation happens. Every operation carries one, so write amplification splits
-//! itself.
+//! Why a flash operation happens. Every operation carries its cause, which splits write
+//! amplification.
 
 /// The reason of a flash operation; the spelling of [`Cause::name`] is the only one used anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

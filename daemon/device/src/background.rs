@@ -1,6 +1,6 @@
 //! Background work. One thread publishes snapshots and, while no request is in flight, runs GC and
 //! releases file space, in small slices under the request lock. Another thread syncs when erased
-//! space runs short, and before much is without a sync; it waits without the lock.
+//! space runs short or much is unsynced; it waits without the lock.
 
 use crate::volume::write_cache::AGE;
 use crate::volume::{Idle, UnsyncedAge, Volume};

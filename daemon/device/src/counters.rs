@@ -1,12 +1,12 @@
 //! Counters of schemes and flash: field, key, metric and help of each are one entry here.
 //!
-//! The status and the rows of `ftld replay` contain the structures, and the metrics' catalogue the
-//! families. Counters are plain counts, without a unit.
+//! The status and the rows of `ftld replay` contain the structures; the metrics' catalogue has a
+//! family for each metric. Counters are plain counts, without a unit.
 //!
-//! A new counter of a scheme is a field of [`SchemeStats`], its sum in `ftl-core/src/sum.rs`, and an
-//! entry here, whose place decides that in the catalogue. `FTLD_STATUS=write` and
-//! `FTLD_CATALOGUE=write` renew the documents of their tests. A figure that neither status nor rows
-//! need is a family of the catalogue alone.
+//! A new counter of a scheme is a field of [`SchemeStats`], its sum in `ftl-core/src/sum.rs`, and
+//! an entry here, in the order of the catalogue. `FTLD_STATUS=write` and `FTLD_CATALOGUE=write`
+//! renew the documents of their tests. A figure that neither status nor rows need is a family of
+//! the catalogue alone.
 
 use ftl_core::SchemeStats;
 use nand_model::{Cause, OpCounts, Profile};

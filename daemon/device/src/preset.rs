@@ -168,8 +168,7 @@ const MLAM: Preset = Preset {
 /// flushed need no protection there: no daemon can be killed.
 const SIMULATION: &[(&str, &str)] = &[("mlam.ack", "buffer"), ("leaftl.ack", "buffer")];
 
-/// Returns these parameters, each as KEY=VALUE, and the parameters of every simulation that they
-/// lack.
+/// Returns these parameters, each as KEY=VALUE, and those of every simulation that they do not set.
 pub fn for_simulation(scheme: &Scheme, own: &[String]) -> Vec<String> {
     let added = SIMULATION
         .iter()

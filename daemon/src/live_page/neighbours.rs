@@ -1,8 +1,8 @@
 //! Other running instances of this user, as links in the header of the live page.
 //!
-//! Invariants: instances of other users are not listed, and none besides its own if the address of
-//! the page is beyond loopback. A control socket is asked only after a page has asked, at most once
-//! in [`EVERY`].
+//! Invariants: instances of other users are not listed; on an address beyond loopback the page
+//! lists only its own. A control socket is asked only after a page has asked, at most once in
+//! [`EVERY`].
 
 use super::PageSource;
 use crate::control;

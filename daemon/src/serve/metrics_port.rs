@@ -1,7 +1,7 @@
 //! Metrics port of a daemon.
 //!
-//! Invariants: a first start without the port that was asked for fails; the successor of a dead
-//! daemon serves its device meanwhile. Power failure does not matter here.
+//! Invariants: a taken port fails a first start. The successor of a dead daemon serves its device,
+//! without metrics until the port is free. Power failure does not matter here.
 
 use crate::metrics::http;
 use ftld_device::config::{METRICS_DEFAULT, Metrics};

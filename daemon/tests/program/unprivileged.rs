@@ -1,8 +1,7 @@
 //! Another user of the machine tries every file and socket of an instance: opens, locks, connects,
-//! removes, renames, makes files beside them. Nothing of it delays a start.
+//! removes, renames, makes files beside them. None of this delays a start.
 //!
-//! The other user needs root to become somebody else. Without root the modes are compared alone,
-//! which decide the same.
+//! To become another user the test needs root. Without root it only compares the files' modes.
 
 use crate::host::{Host, page};
 use nix::sys::signal::{Signal, kill};

@@ -4,9 +4,9 @@
 //! Invariants: a page that the second half accepts passes the checks of [`Flash::read_host`]: data
 //! and record are whole, and the record names the logical page. If a page fails them, the caller
 //! reads again, in one piece, and that read decides. The pages keep their places while the read has
-//! a pin. It gets the pin last: a scheme that collects garbage in the same call would wait for its
-//! own reader. Such a call copies the pages that it has found before it erases a block, so no read
-//! is charged twice. Nothing is written.
+//! a pin. It gets the pin only after the scheme's call, because GC within the call would wait for
+//! the pin. Such GC copies the found pages before it erases a block, so no read is charged twice.
+//! Nothing is written.
 
 use crate::addr::Lpn;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob};

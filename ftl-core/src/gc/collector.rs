@@ -114,7 +114,7 @@ pub(crate) trait GarbageCollect: Sized {
                 .map_or(0, |victim| self.blocks_to_move(victim));
             let space = self.parts().0;
             // Padding after each GC run may use all the space that the run frees. Then several runs
-            // share it.
+            // share one padding.
             let patient = futile > space.geometry().pages_per_block;
             if space.should_pad_released(wanted, reserve, needs, patient) {
                 space.pad_released()?;

@@ -41,8 +41,8 @@ pub(crate) mod docs {
 /// Free blocks that a device needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreeBlocks {
-    /// Default of `gc.free_threshold` besides `for_mount`: it has room for as many blocks once
-    /// more, since GC must gain those that a mount took.
+    /// Default of `gc.free_threshold` besides `for_mount`. It includes as many blocks again, since
+    /// GC must gain those that a mount took.
     pub(crate) default: u32,
     /// Least value of `gc.free_threshold` for GC.
     pub(crate) for_gc: u32,

@@ -116,11 +116,10 @@ impl Suspects {
         self.pages.contains_key(&ppn.raw())
     }
 
-    /// Returns whether a readable page must be rewritten to stay readable: the block's last program
-    /// failed, or may have been in flight at the cut: only the last program of each die may have
-    /// been, or of each of its planes if these operate together. Pages hit by an earlier cut need no
-    /// rewrite: the mount after that cut rewrote them. If that mount was cut too, its cut is the
-    /// latest one.
+    /// Returns whether a readable page must be rewritten to stay readable. It must if the block's
+    /// last program failed, or may have been in flight at the cut, as the last one of its die (of
+    /// its plane, if planes operate together). Pages hit by an earlier cut need no rewrite: the
+    /// mount after that cut rewrote them. If that mount was cut too, its cut is the latest one.
     pub(crate) fn needs_rewrite(&self, ppn: Ppn) -> bool {
         let in_flight = |page: &Suspect| {
             page.last

@@ -1,9 +1,9 @@
 //! Rewrite of pages that the cut may have left unstable, so that they keep the content that this
 //! mount has read.
 //!
-//! Invariants: a block with a version that would replace such a page is released only after the
-//! page's copy is safe. If power fails before, the copies are not committed ([`crate::space`]), and
-//! the next mount finds the same versions as this one.
+//! Invariants: a block with an older version of such a page is released only after the page's copy
+//! is safe. If power fails before, the copies are not committed ([`crate::space`]), and the next
+//! mount finds the same versions as this one.
 
 use super::evidence::Version;
 use crate::block_table::State;

@@ -78,8 +78,8 @@ fn scan_head(flash: &mut Flash, block: Pbn, scanned: &mut u64) -> Result<Head, F
     Ok(Head::Nothing)
 }
 
-/// Returns whether the last page that no cut can have hit is final. If so, the first pages of the
-/// block are committed, and the scan need not read the pages between.
+/// Returns whether the last page before those that a cut may have hit is not provisional. Then the
+/// pages up to it are committed, and the scan need not read those between.
 fn is_committed_by_last_page(
     flash: &mut Flash,
     block: Pbn,

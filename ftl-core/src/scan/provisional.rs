@@ -1,4 +1,4 @@
-//! Provisional pages: only padding after it in its block commits a page that a mount programs. This
+//! Provisional pages: a mount's page is committed only by padding after it in its block. This
 //! module determines the padding that a mount must program, and the uncommitted pages that the next
 //! mount must drop.
 //!
@@ -39,10 +39,10 @@ pub(crate) fn padding_per_block(pairs: &PairTable, pages: u32) -> u32 {
         .unwrap_or(pages)
 }
 
-/// Removes the runs of provisional pages, including unreadable pages, that no padding commits: no
-/// readable page that is not provisional follows at a distance that a cut cannot damage. If a cut
-/// may have hit a page of a run, the padding was incomplete at that cut. Suspects are treated as
-/// unreadable: they may become unreadable later, and every mount must reach the same result.
+/// Drops the provisional pages of runs that no padding commits: no readable page without that flag
+/// follows, or a cut may have hit a page of the run, so that the padding was incomplete at that
+/// cut. Unreadable pages belong to runs. So do suspects: they may become unreadable later, and
+/// every mount must reach the same result.
 pub(super) fn drop_uncommitted(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
     debug_assert!(
         pages.is_sorted_by_key(|(ppn, _)| *ppn),

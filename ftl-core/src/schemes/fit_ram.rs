@@ -1,4 +1,4 @@
-//! A scheme within a given RAM: the parameters that take it, fitted to what the fixed tables leave.
+//! Fits a scheme into a given RAM: the parameters that take RAM share what the fixed tables leave.
 
 use super::scheme::Scheme;
 use crate::config::{FtlConfig, Params};

@@ -267,7 +267,7 @@ impl Scheme {
 
     /// Returns the raw blocks for this many logical pages: data, over-provisioning, the scheme's
     /// overhead, and on a profile by size the bad blocks that its data sheet allows. Blocks in SLC
-    /// mode come on top: all of them may be empty, and all bad blocks may be others.
+    /// mode come on top: all of them may be empty, and none of them bad.
     fn blocks_for(
         &self,
         profile: &Profile,

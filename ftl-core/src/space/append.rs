@@ -311,8 +311,8 @@ impl Space {
         }
     }
 
-    /// Records what programs from this offset on, the first of them number `seq`, changed in the
-    /// state of the stream: it has provisional or unsafe pages now, or its block is full.
+    /// Updates the state of the stream after programs from this offset on, the first of them number
+    /// `seq`: it may have provisional or unsafe pages, or its block is full.
     fn note_change(&mut self, stream: StreamId, offset: u32, seq: u64) {
         let of = &mut self.streams[stream];
         let open = of.open.as_mut().expect("the stream has an open block");

@@ -18,7 +18,7 @@ impl Space {
 
     /// Says whether a mount may borrow the blocks kept for its rewrites while no other block is
     /// free: for GC, and for the mapping pages that it writes. An earlier mount may have taken the
-    /// last other blocks before power failed, or programs failed in them. To lose a copy changes no
+    /// last other blocks before power failed, or programs failed in them. A lost copy changes no
     /// content: its source stays until the copy is safe.
     pub(crate) fn let_mount_borrow(&mut self, allowed: bool) {
         self.may_borrow = allowed;

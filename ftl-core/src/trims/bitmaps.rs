@@ -90,8 +90,8 @@ impl Trims {
             .max(Self::chunks(geometry, logical_pages))
     }
 
-    /// Returns the maximum number of blocks of valid TRIM pages, in any distribution: old pages
-    /// stay while new ones are written.
+    /// Returns the number of blocks that TRIM pages need at most: old pages stay while new ones are
+    /// written.
     pub(crate) fn blocks_needed(geometry: &Geometry, logical_pages: u32) -> u32 {
         let most = 3 * Self::chunks(geometry, logical_pages) + Self::limit(geometry, logical_pages);
         most.div_ceil(geometry.pages_per_block) + 1

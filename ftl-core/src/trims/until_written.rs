@@ -1,11 +1,10 @@
 //! Trim records until mapping pages contain them.
 //!
-//! A record is valid while a mapping page needs it. A mapping page that it touches needs it until a
-//! version on flash contains the trim. The need also ends when a newer record touches the mapping
-//! page and covers it as a whole. A newer record that found no mapped page there does not touch it.
-//! The newer record may expire while the tombstones of the older one are still pending; then only
-//! the older record restores them at a mount. There are at most as many records as pages in a
-//! block.
+//! A record is valid while a mapping page needs it. A mapping page in which it trimmed a page needs
+//! it until a version on flash contains the trim, or a newer record trims pages there and covers
+//! the mapping page as a whole. A newer record that found no mapped page there does not count: it
+//! may expire while tombstones of the older one are pending, which a mount then restores from the
+//! older one alone. There are at most as many records as pages in a block.
 
 use crate::format::trim::TrimRange;
 use crate::ram::{tree_bytes, tree_most, vec_bytes, vec_most};

@@ -206,8 +206,8 @@ impl<S: Store> Chip<S> {
     }
 
     /// Erases a block and programs again the pages that an interrupted erase leaves. A host crash
-    /// that undoes the programs before this erase must undo the erase too, so all of it is erases
-    /// and programs. A blank page below the frontier cannot be distinguished from an unreadable
+    /// that undoes the programs before this erase must undo the erase too, so each step is an erase
+    /// or a program. A blank page below the frontier cannot be distinguished from an unreadable
     /// one, so only the tail reads blank.
     pub(super) fn erase_in_part(
         &mut self,

@@ -66,7 +66,7 @@ impl<S: Store> Chip<S> {
         (geometry.die_of(block), plane)
     }
 
-    /// Forgets the operation before one that cannot be hit.
+    /// Forgets the die's last operation; a faulty one follows.
     pub(super) fn forget_op(&mut self, block: Pbn) {
         let unit = self.unit_of(block);
         if let Some(faults) = &mut self.faults {
@@ -75,7 +75,7 @@ impl<S: Store> Chip<S> {
     }
 
     /// Hits the operations in flight on other dies or planes when power fails in the operation on
-    /// `block`, which `clocks` have done.
+    /// `block`, which `clocks` include.
     /// Returns the cut of that operation, which is complete if the operation had ended.
     pub(super) fn cut_in_flight(
         &mut self,
@@ -181,8 +181,8 @@ impl<S: Store> Chip<S> {
                 self.blocks[block.index()].erase_interrupted = true;
                 Ok(self.store.set_facts(block, self.blocks[block.index()])?)
             }
-            // A second erase of the store that is not counted: the block has one more erase and its
-            // old pages.
+            // The store erases the block again, uncounted, and programs what is left of its old
+            // pages.
             EraseCut::NotStarted | EraseCut::Mixed | EraseCut::AllButOne | EraseCut::OnlyOne => {
                 let erase_interrupted = if outcome == EraseCut::NotStarted {
                     before.erase_interrupted

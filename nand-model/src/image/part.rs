@@ -1,8 +1,8 @@
 //! The sections that describe the flash: a built-in profile by its name and the figures that an
 //! image may have of its own, or a whole device.
 //!
-//! Invariants: a device that the first can describe is written so, because every build of this
-//! format reads it; whatever an image describes obeys [`Profile::validate`].
+//! Invariants: a device that fits the first form is written so, because every build of this format
+//! reads it; whatever an image describes obeys [`Profile::validate`].
 
 use super::fields::{Put, Take, order_code, order_of, pairing_code, pairing_of};
 use super::info::NAME_BYTES_MAX;

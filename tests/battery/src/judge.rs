@@ -199,7 +199,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Whether cases broke a contract of the author's functions: then they, and those that miss
+    /// Whether cases broke a contract of the author's functions. Such cases, and those that lack
     /// their work, judge no guarantee.
     fn is_cut_short(&self) -> bool {
         let mut failures = self.failures.iter();

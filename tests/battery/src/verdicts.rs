@@ -203,8 +203,7 @@ impl Verdicts {
         !self.are_enough() && self.budget.wants(path)
     }
 
-    /// Counts a place of a sweep with cases or with a cost, and returns whether the sweep visits
-    /// it.
+    /// Counts a place of a sweep that has cases or takes time. Returns whether the sweep visits it.
     pub fn draws(&mut self, place: &str) -> bool {
         if !self.want(place) {
             return false;

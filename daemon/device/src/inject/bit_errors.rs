@@ -1,7 +1,7 @@
-//! Bit errors in pages of a chip, or more of them everywhere.
+//! Bit errors in some pages, or another bit error rate everywhere.
 //!
-//! A page with more than the part can correct is lost, also after a restart; all other bit errors
-//! end with the daemon.
+//! A page with more than the ECC corrects is lost, also after a restart; all other bit errors end
+//! with the daemon.
 
 use super::bad_block::a_block;
 use super::chance::{fresh_seed, sample};

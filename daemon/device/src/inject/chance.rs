@@ -1,7 +1,7 @@
 //! Random choices of an injection.
 //!
-//! Invariants: the same seed makes the same choices. A named outcome draws too, so the choices
-//! after it stay the same.
+//! Invariants: the same seed makes the same choices. A named outcome uses up a draw, so later
+//! choices stay the same.
 
 use ftld_kit::convert::{index, nanos, to_u64, to_usize};
 use ftld_kit::failure::Failure;

@@ -66,7 +66,7 @@ impl Injection {
     }
 
     /// Checks, without a change, that the chip can take the injection; as [`Injection::apply`].
-    /// Only named blocks are on several shards and may be refused on one of them.
+    /// Only named blocks may be on several shards, of which one may refuse.
     ///
     /// # Errors
     /// A block is bad, or fails already.
@@ -77,8 +77,8 @@ impl Injection {
         }
     }
 
-    /// Applies the injection to the chip. The shards before it have `before` blocks, which the
-    /// numbers of blocks count.
+    /// Applies the injection to the chip. Its block numbers begin at `before`, the blocks of the
+    /// shards before it.
     ///
     /// # Errors
     /// It is a fault of requests, the block or page does not exist, or its state does not allow the

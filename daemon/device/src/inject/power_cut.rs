@@ -11,7 +11,7 @@ impl PowerCut {
     /// Injects the fault into a chip.
     ///
     /// # Errors
-    /// The chip has no such block or page.
+    /// There is no outcome of that name.
     pub fn apply(&self, chip: &mut Chip) -> Result<Injected, Failure> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let injected = |text: String, facts| Injected {

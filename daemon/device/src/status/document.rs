@@ -1,8 +1,8 @@
 //! The status of an instance as others see it: over the control socket, over HTTP, with `--json`.
 //!
-//! Invariant: a key has one place, here or in the type of its part. Sizes are in bytes; counters
-//! begin at 0 with the daemon. A reader ignores keys that it does not know, and refuses a document
-//! without one of them.
+//! Invariant: a key is declared once, here or in the type of its part. Sizes are in bytes; counters
+//! begin at 0 with the daemon. A reader ignores unknown keys, and refuses a document that lacks a
+//! known one.
 
 use crate::by_name::ByName;
 use crate::counters::{EnergyUsed, Operations, SchemeCounters};

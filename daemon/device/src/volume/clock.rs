@@ -2,10 +2,9 @@
 //!
 //! With `--latency emulate`, wall clock and emulated clock run in parallel: a request starts on the
 //! flash when it arrives, and is due when the flash has finished it. Otherwise the daemon completes
-//! a request at once. The host issues a request when an earlier one is done, so it runs ahead of
-//! the emulated flash. Its wall-clock times would build up a queue that no real host would have. A
-//! request therefore starts at the wall clock, or when the host's queue, at its actual depth, would
-//! have had room.
+//! a request at once, so the host issues the next ones before the emulated flash has finished it.
+//! Starts by the wall clock would build up a queue that no real host has. So with d requests in
+//! flight, a request starts at the wall clock or at the d-th newest completion, whichever is later.
 
 use ftld_kit::convert::{nanos, to_u64, to_usize};
 use nand_model::Nanos;

@@ -118,7 +118,7 @@ impl Shard {
     }
 }
 
-/// Returns what begins a line about one shard of a device with `count`: nothing for one chip.
+/// Returns the prefix of a message about one of `count` shards: empty if there is only one.
 pub fn shard_text(number: usize, count: usize) -> String {
     match count {
         1 => String::new(),

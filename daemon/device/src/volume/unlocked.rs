@@ -133,7 +133,7 @@ impl Unlocked {
         }
     }
 
-    /// Logs errors that need attention, as `told` names them, and returns the errno.
+    /// Logs an error that needs attention, worded by `told`. Returns its errno.
     pub(super) fn refuse(
         &self,
         error: &FtlError,

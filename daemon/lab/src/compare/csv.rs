@@ -1,7 +1,7 @@
 //! Rows as comma-separated values: a line per run with everything that its JSON has, and the
 //! statistics of its cell if that has several seeds.
 //!
-//! A column is named by its path in the JSON, with points: `device.raw_bytes`. An empty cell is a
+//! A column is named by its path in the JSON, with dots: `device.raw_bytes`. An empty cell is a
 //! value that does not exist. Lists are JSON in one cell.
 
 use super::cells::Cell;

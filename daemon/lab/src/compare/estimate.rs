@@ -1,9 +1,9 @@
 //! `ftld compare --estimate`: time and memory of a plan, from short runs of some of its jobs.
 //!
 //! A short run has the device of its job. It ends preconditioning after one drive write of random
-//! pages, and the trace after some requests. Its CPU time per page is taken for the other jobs of
-//! its kind; what it did not do is counted in full, steady state at its limit. So the time is an
-//! upper estimate where steady state comes earlier, and the memory is that of the short run.
+//! pages, and the trace after some requests. Its CPU time per page is taken for all pages of every
+//! job of its kind, as if steady state came at its limit. So the time is an upper estimate if it
+//! comes earlier. The memory is that of the short run.
 
 use crate::replay::{self, Job, Sample};
 use ftld_kit::convert::{to_f64, to_u64, whole};

@@ -1,9 +1,8 @@
 //! Raw flash and RAM of the runs of a comparison: equal raw flash, and the refusal of too little.
 //!
 //! Compared runs are those of one workload on one profile, of one size and nominal
-//! over-provisioning. All get the raw flash of the scheme that takes most of it by itself.
-//! Reserves, mapping and checkpoints then come out of the over-provisioning, as they do on a real
-//! drive.
+//! over-provisioning. All get as much raw flash as the scheme that needs most. Reserves, mapping
+//! and checkpoints then come out of the over-provisioning, as they do on a real drive.
 
 use crate::replay::{Job, Run};
 use ftld_device::config::OP_DEFAULT;

@@ -1,4 +1,4 @@
-//! Rows of earlier runs, read from files, and held against the plan that they are to complete.
+//! Rows of earlier runs, read from files and matched with the plan that they are to complete.
 
 use super::knee::KNEE_SCHEMA;
 use super::outcome::{self, FAILURE_SCHEMA, Outcome};

@@ -342,8 +342,8 @@ pub(super) fn ratios(cells: &[Cell<'_>], labels: &Labels) -> Vec<Ratios> {
     found.into_iter().map(|(_, ratios)| ratios).collect()
 }
 
-/// Shows the ratios of a summary. A ratio that is no difference has no number in front of its
-/// interval, so it cannot be quoted as one.
+/// Shows the ratios of a summary. Without a significant difference only the interval is shown, so
+/// that no ratio can be quoted.
 fn ratio_cells(summary: &Summary) -> impl Iterator<Item = String> {
     crate::replay::MEASURES.iter().map(|(name, _)| {
         summary.ratios.get(*name).map_or("-".into(), |ratio| {

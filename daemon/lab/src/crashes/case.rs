@@ -2,7 +2,7 @@
 //!
 //! - `prefix/412`: every request up to entry 412 of the recording, no later one.
 //! - `cache/412/256-263=0,300=2`: the same, but units 256 to 263 keep their durable content and
-//!   unit 300 has the second one after it.
+//!   unit 300 has the second newer one.
 //! - `flash/412/7/3`: power fails in flash operation 7 of entry 412, with outcome 3 of the chip's
 //!   menu.
 

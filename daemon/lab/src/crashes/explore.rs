@@ -29,8 +29,8 @@ const SHRUNK_MAX: usize = 3;
 /// Largest number of failed states whose places get names.
 const NAMED_MAX: usize = 3;
 
-/// Events after which power fails; by the model `flash`, events in whose operations it fails. A
-/// FLUSH has taken effect after its event, so what it can lose is lost after the event before it.
+/// Returns the events after which power fails; by the model `flash`, those in whose operations it
+/// fails. After its event a FLUSH has taken effect, so power fails after the event before it.
 pub(super) fn points(timeline: &Timeline, args: &CrashesArgs) -> Vec<usize> {
     let (at, model) = (args.at, args.model);
     let wanted = |what: &What| match at {

@@ -1,8 +1,8 @@
 //! States that some drives leave and a device with a unit of atomicity does not: each is off unless
 //! `--loss` names it.
 //!
-//! A damaged content comes behind the whole ones of its unit, in an order that follows from the
-//! options, so that the name of a case means the same again.
+//! In the list of a unit, damaged contents follow the whole ones, in an order given by the
+//! options. So a case's name keeps its meaning.
 
 use super::args::Loss;
 use super::content::{Content, Contents};

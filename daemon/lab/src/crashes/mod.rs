@@ -5,12 +5,12 @@
 //! [`models`] or [`flash`] (states) -> [`worker`] (image, check) -> [`report`]. A state is a
 //! content number per unit; equal states are checked once.
 //!
-//! Checks run in a [`supervisor`] process for each job, which leaves nothing of them.
+//! A [`supervisor`] process per job runs the checks and removes what they leave.
 //!
 //! Invariants: the recording is only read, and none of its numbers is used unchecked. States follow
 //! from the recording, the options and the seed. Everything else is written below one [`scratch`]
-//! folder, which is removed at the end, never across a mount. If the process dies, a ledger has the
-//! verdicts so far.
+//! folder, which is removed at the end unless a mount remains. If the process dies, a ledger has
+//! the verdicts so far.
 
 mod args;
 mod case;

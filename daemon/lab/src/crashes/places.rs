@@ -126,7 +126,7 @@ impl Ext4<'_> {
     /// Runs a tool on the image; returns what it printed.
     ///
     /// # Errors
-    /// No such tool, or it had not ended by [`TOOL_MAX`]: the image is one that a cut has left.
+    /// No such tool, or it did not end within [`TOOL_MAX`], on an image that a cut has left.
     fn run(&self, tool: &str, options: &[&str]) -> io::Result<String> {
         let path = std::env::var("PATH").unwrap_or_default();
         let printed = self.image.with_extension("printed");

@@ -1,5 +1,5 @@
 //! Whether a write amplification has settled: over passes of a trace, or over one measurement. It
-//! has not before as many pages were programmed as the flash has: until then nothing need be
+//! has not while fewer pages were programmed than the flash has: until then nothing need be
 //! reclaimed.
 
 use super::sim::Sim;

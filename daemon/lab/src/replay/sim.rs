@@ -43,8 +43,8 @@ pub(super) struct Sim {
     /// Response times of the current window of a time series.
     pub(super) window: Option<Latencies>,
     pub(super) pages: Pages,
-    /// Mapping lookups for parts of pages that are read to be written, of all time: they are among
-    /// the scheme's for pages read.
+    /// Mapping lookups of read-modify-writes since the start. The scheme counts them among those
+    /// for pages read.
     pub(super) lookups_rmw: Lookups,
     /// End of the last request.
     pub(super) now: Nanos,

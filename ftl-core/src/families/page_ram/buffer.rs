@@ -39,7 +39,7 @@ pub(super) struct WriteBuffer {
     data: Vec<u8>,
     /// Places of `data` without a page.
     free: Vec<u32>,
-    /// Buffered pages that the map has not.
+    /// Buffered pages that the map lacks.
     new_pages: u64,
     /// The run that is programmed next: addresses and content.
     pub(super) run: Vec<Lpn>,
@@ -115,7 +115,7 @@ impl WriteBuffer {
         (run, is_here)
     }
 
-    /// Buffers a page. `is_new`: the map has it not.
+    /// Buffers a page. `is_new`: the map lacks it.
     pub(super) fn put(&mut self, lpn: Lpn, bytes: &[u8], is_new: bool) {
         let place = match self.pages.get(&lpn.raw()) {
             Some(entry) => entry.place,

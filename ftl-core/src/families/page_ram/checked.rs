@@ -1,4 +1,4 @@
-//! A map whose contract is checked at every call, for debug builds: tests run so.
+//! A map whose contract is checked at every call, in debug builds, as in tests.
 
 use super::map::PageMap;
 use crate::addr::Lpn;

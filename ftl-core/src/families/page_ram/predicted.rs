@@ -83,8 +83,8 @@ impl<M: PageMap> PageMapFtl<M> {
     }
 
     /// Returns the location of a page within `bound` of a prediction, and whether a record names
-    /// it: none is read if one page is valid there. A page with a lost record is taken if it is the
-    /// only one; of several, none: it would be another logical page's.
+    /// it. If only one page is valid there, no record is read. If no record names the page, it is
+    /// the only one with a lost record; of several, none is taken.
     fn search(
         &mut self,
         lpn: Lpn,

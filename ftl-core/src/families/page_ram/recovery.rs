@@ -293,8 +293,8 @@ impl<M: PageMap> PageMapFtl<M> {
     }
 
     /// Marks the pages of the map valid. Drops entries of the checkpoint that point into blocks
-    /// reused since. Their page was rewritten, and that version is torn or was never acknowledged
-    /// as safe. Such entries cannot exist; if one does, a read must not return another page's data.
+    /// reused since: their page was rewritten, and that version is torn or was never acknowledged
+    /// as safe. No such entry should exist; with one, a read would return another page's data.
     fn adopt_mapped(&mut self, loaded: &LoadedCheckpoint, window: &Window) -> Result<(), FtlError> {
         assert_eq!(
             (self.map.mapped, self.space.table.valid_pages()),

@@ -70,8 +70,8 @@ impl<M: PageMap> PageRam<M> {
         old.is_some() || M::PREDICTS && self.pages.predict(lpn).is_some()
     }
 
-    /// Invalidates the page of a replaced map entry and counts the mapped pages; whether the page
-    /// was mapped, and is.
+    /// Invalidates the old page of a map entry, and counts the mapped pages by whether it was
+    /// mapped, and is.
     #[inline(always)]
     pub(super) fn invalidate_old(
         &mut self,

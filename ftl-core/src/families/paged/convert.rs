@@ -65,8 +65,8 @@ impl<P: Policy> PagedMap<P> {
         epoch + self.settings.age_window < space.next_epoch() + 1
     }
 
-    /// Lists in `left` the dirty entries whose page can still be lost. Returns whether another
-    /// dirty entry supersedes a page that is still counted as valid.
+    /// Lists in `left` the dirty entries whose page can still be lost. Returns whether one of the
+    /// others replaces a page that still counts as valid.
     fn leave_unsafe(&mut self, space: &Space, vtpn: u32) -> bool {
         self.left.clear();
         let mut has_superseded = false;

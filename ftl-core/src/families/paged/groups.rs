@@ -2,11 +2,10 @@
 //! order of addresses (LearnedFTL's group-based allocation).
 //!
 //! Writes and copies of a group go to one stream (`gc.placement=groups`). When one group has enough
-//! invalid pages, it is rewritten: all its pages are copied in the order of their addresses, some
-//! parts each time the host needs a block, so that the group ends when the host has used as many
-//! blocks as it frees. The pages that were rewritten before lie in this order already: the blocks
-//! of a part become empty with it, and those that the host filled since when the group ends. So
-//! rewriting takes hardly more free blocks than it gives back at once.
+//! invalid pages, it is rewritten: all its pages are copied in the order of their addresses, a part
+//! each time the host needs a block, so that no write waits for a whole group. Blocks of the last
+//! rewriting have this order already: each part empties its own, and the last part those that the
+//! host has filled since. So rewriting takes hardly more free blocks than it gives back at once.
 //!
 //! Rewriting frees space besides GC, which still selects the emptiest block whenever blocks are
 //! short. Nothing relies on a block having pages of one group only. A mount begins without
@@ -24,7 +23,7 @@ use nand_model::{Cause, Geometry, Pbn, Ppn};
 use std::ops::Range;
 
 /// Rewriting a group frees, per copied page, at least what GC of the emptiest block would, divided
-/// by this. Groups in turn free twice as much as all at once, so the first is worth less.
+/// by this. Groups in turn free twice as much as all at once, so the first one may free less.
 const WORTH: u64 = 4;
 
 /// Returns the logical pages of a group: whole mapping pages.

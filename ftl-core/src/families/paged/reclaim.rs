@@ -2,9 +2,9 @@
 //!
 //! Victims are data and mapping blocks. A valid page that was superseded without a write-back is
 //! skipped, and its invalidate flag cleared. The other pages are relocated to a cold block. So a GC
-//! run may open a cold block, which may convert a block, which may open a mapping block. Where
-//! relocated pages are not cached, their mapping pages are written at once, which may open another.
-//! The reserve covers these blocks, and is checked before a victim is touched.
+//! run may open a cold block, which may convert a block, which may open a mapping block. For
+//! relocated pages without a cached entry, mapping pages are written at once, which may open
+//! another. The reserve covers these blocks, and is checked before a victim is touched.
 //!
 //! If power fails, the victim still exists: it is erased only when no copy can be lost.
 

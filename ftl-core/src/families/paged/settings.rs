@@ -111,8 +111,8 @@ pub(crate) struct Bounds {
 
 impl Settings {
     /// Returns the bounds of pending changes. For a while they exceed the limits by tombstones,
-    /// those of one trim included (the mapping pages at its ends), and by the pages of open blocks
-    /// and of one run.
+    /// with those that one trim adds to the mapping pages at its ends, and by the pages of open
+    /// blocks and of one run.
     pub(crate) fn bounds(&self, geometry: &Geometry) -> Bounds {
         let pages = geometry.pages_per_block as u64;
         let open = (STREAMS.len() as u32 + self.more_streams) as u64;

@@ -75,10 +75,9 @@ impl<P: Policy> PagedMap<P> {
         Ok(false)
     }
 
-    /// Returns whether a mapping page's entry may be right: its block exists. If the block was
-    /// begun after `upto`, it may contain another page there: then the page's record must be
-    /// readable and name the logical page. The record of the version or trim that replaced the
-    /// entry can be lost.
+    /// Returns whether a mapping page's entry may be valid: its block is full. If the block was
+    /// begun after `upto`, it may contain another page there, so the page's record must name the
+    /// logical page. The record of the version or trim that replaced the entry can be lost.
     pub(super) fn entry_may_be_valid(
         &mut self,
         space: &mut Space,

@@ -1,5 +1,5 @@
-//! Placement of pages in open blocks: `gc.placement`. A [`Policy`] that chooses streams is a file
-//! here: of a host write and of a copy, from the age of the page and its old block.
+//! Placement of pages in open blocks: `gc.placement`. Each [`Policy`] here, one a file, chooses the
+//! stream of a host write or a copy, from the age of the page and its old block.
 //!
 //! A stream may be striped: it has an open block on each of several dies, a *lane* each, and its
 //! pages go to one lane after another. On a chip with multi-plane commands it has a lane on each

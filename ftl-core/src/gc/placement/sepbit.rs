@@ -17,11 +17,11 @@
 //! - *Copies*: class 3 out of a block of class 1; else class 4, 5 or 6 by the time since the host
 //!   wrote the page: below 4 ℓ, below 16 ℓ, or above ([`SepBit::stream_of_copy`]).
 //!
-//! RAM: 8 B per page in the queue, its number and its position, as the authors count. That is the
-//! count of the moment, which a row of `ftld replay` takes at its end. The times of copies are in
-//! their spare bytes, as the authors' are in metadata on the disk. The simulation has an array of
-//! 4 B per page instead of a hash table, with the same entries, and no queue: it derives from the
-//! times and a bit per position what the queue would contain.
+//! RAM: 8 B per page in the queue, its number and its position, as the authors count. A row of
+//! `ftld replay` has the value at its end. The times of copies are in their spare bytes, as the
+//! authors' are in metadata on the disk. This code has neither the hash table nor the queue. An
+//! array of 4 B per page has the position of its last write, and a bit per position tells whether
+//! the queue contains such a write there.
 //!
 //! Deviations: the authors' GC collects the block with the highest cost-benefit as soon as 15 % of
 //! all pages are invalid; here `gc.policy` and the free blocks of the device decide. A trim is no

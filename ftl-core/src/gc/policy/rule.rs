@@ -66,8 +66,8 @@ pub trait Policy: Send {
 
     /// Returns whether the policy needs a call for every page: `stream_of_write` with a single
     /// stream too, exactly one `stream_of_copy` per page, and `on_invalidate`, `on_seal` and
-    /// `on_erase`. Simulations of those that do not are faster. Of the policies of ftld, those that
-    /// choose streams and victims together have these calls, those of one or the other have not.
+    /// `on_erase`. Simulations without these calls are faster. Of ftld's policies only those that
+    /// choose both streams and victims have them.
     fn needs_every_page(&self) -> bool {
         true
     }

@@ -16,11 +16,11 @@
 //! Deviations, and choices where the papers are silent: **A-SAST is reconstructed.**
 //! - The originals were not available; this follows descriptions in later papers. The rules when
 //!   groups merge and split, and how far, are this implementation's:
-//! - A group merges with its neighbour of the same size, up to 16 logical blocks, under three
-//!   conditions. One of them needs a log block. All log blocks are in use. The log blocks of both
-//!   are less than half full on average. A group with two or more log blocks is halved when the log
-//!   block to be merged has pages of more than 4 logical blocks. One such change is allowed per as
-//!   many reclamations as there may be log blocks.
+//! - A group that needs a log block merges with its neighbour of the same size, up to 16 logical
+//!   blocks, if all log blocks are in use, and those of both are less than half full on average. A
+//!   group with two or more log blocks is halved when the log block to be merged has pages of more
+//!   than 4 logical blocks. Two such changes are at least as many reclamations apart as there may
+//!   be log blocks.
 //! - `asast.adapt = off` is SAST, with `asast.group` logical blocks (N = 4) and `asast.logs` log
 //!   blocks (K = 4) per group.
 //! - The victim is the log block with the fewest valid pages of the group, if the group has K. Else

@@ -22,8 +22,8 @@
 //! - A request is sequential from `last.large_request` bytes on, if it begins at the first page of
 //!   a logical block or where that one's log block ends. Up to an eighth of the log blocks may be
 //!   sequential, `last.sequential` at most; the one written longest ago is merged for the next.
-//! - The hot partition has half of the others at first. A reclamation grows it by a block if more
-//!   than 0.2 of its pages and less than 0.9 of the cold ones are valid; else it shrinks.
+//! - The hot partition begins with half of the random log blocks. A reclamation grows it by a block
+//!   if more than 0.2 of its pages and less than 0.9 of the cold ones are valid; else it shrinks.
 //! - The cheapest merge is that of the fewest logical blocks, then of the fewest pages.
 //! - MLC support, trims, mount by scan, wear levelling, refresh and scrub are additions. A mount
 //!   does not restore partitions: pages found in log blocks are cold.

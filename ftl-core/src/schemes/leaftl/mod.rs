@@ -19,7 +19,7 @@
 //! entry was approximate ([`page_ram`](crate::families::page_ram), with invariants and power
 //! failure). Deviations, and choices where the paper or our sources are silent:
 //! - The paper stores the addresses of 2 gamma neighbours in the OOB area, so that a miss costs one
-//!   read. That is more than many parts have, and the pages behind are not known when a page is
+//!   read. That is more than many parts have, and the next pages are not known when a page is
 //!   written through. Here a miss reads the nearest valid pages one by one, 2 gamma at most; pages
 //!   that are not valid are ruled out for free.
 //! - The old version of an overwritten page must become invalid at once, so an approximate one is
@@ -31,7 +31,7 @@
 //! - A group is compacted when it has learned a quarter of its pages, not the whole table after a
 //!   million writes: no request waits for more than a group.
 //! - A bitmap says which pages hold data. The paper has no trims.
-//! - The paper's tables of valid pages are ftld's, as for every scheme.
+//! - ftld's tables of valid pages replace the paper's, as for every scheme.
 
 mod group;
 mod segment;

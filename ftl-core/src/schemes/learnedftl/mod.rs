@@ -19,14 +19,14 @@
 //! invariants and power failure). Models are in RAM alone: a mount begins without them, and the
 //! first miss of each mapping page makes its model anew. Differences from the authors' program:
 //! - A model is made whenever its mapping page is written, of its whole content, not only by GC: the
-//!   page is in RAM then. Its lines are drawn through all their points, so every point of a piece is
-//!   exact, where the authors divide the pages evenly and fit squares. Pieces are integers.
+//!   page is in RAM then. Its lines pass through all their points, so every point of a piece is
+//!   exact; the authors divide the pages evenly and fit least squares. Pieces are integers.
 //! - Their *virtual* page numbers make the pages of parallel units contiguous. Here a line ends
 //!   where a block does, and with `alloc.stripe` above 1 there are hardly any.
 //! - Their group is 64 mapping pages of 512 entries, its blocks a superblock over all dies, and GC
-//!   rewrites it at once when it fills five. Here groups are as many as `learned.groups`, and a
-//!   group is rewritten in parts. GC of single blocks remains for when blocks are short, which mixes
-//!   groups where theirs lends blocks between groups.
+//!   rewrites it at once when it fills five. Here there are `learned.groups` groups, each rewritten
+//!   in parts. When blocks are short, GC of single blocks mixes groups; theirs lends blocks between
+//!   groups.
 //! - Their bits stay set at a write, and the full map in the emulator's RAM decides whether a
 //!   prediction is used. Here nothing else knows the location.
 //! - The cache is half of TPFTL's by default, as models take RAM too.

@@ -4,10 +4,10 @@
 //! of Systems Architecture 56 (2010). The blocks of a *superchip* (chips that work in parallel)
 //! form a superblock, and logical superblocks are mapped as a whole. So the table is tiny, and
 //! sequential access uses all chips. A buffer gathers random writes. When it is nearly full, the
-//! scheme chooses a few old and well-filled logical superblocks and drops their quarters without
-//! new data. It writes a *virtual superblock* of four quarters of several superblocks, which copies
-//! less unchanged data. Two finer tables map quarters and halves that are stored apart from their
-//! superblock. When those tables get too large, superblocks are reassembled.
+//! scheme chooses a few old and well-filled logical superblocks, and of these the quarters with new
+//! data. It writes four such quarters as a *virtual superblock*, which copies less unchanged data.
+//! Two finer tables map quarters and halves that are stored apart from their superblock. When those
+//! tables get too large, superblocks are reassembled.
 //!
 //! `policy.rs` implements sections 4.1 and 4.2 (victim choice), `mapping.rs` 4.3 (the tables),
 //! `flush.rs` the write of a superblock and 4.4 (reorganisation). RAM: a few bits per superblock,

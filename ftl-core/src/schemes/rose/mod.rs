@@ -23,10 +23,9 @@
 //! lists the allocated RAM alongside.
 //!
 //! Deviations, and choices where the paper is silent:
-//! - The paper does not define the unit in which age and cost are compared. Microseconds (default):
-//!   both count with the paper's 16,384 log blocks, which get that old. `maro.cost_unit =
-//!   page_copy` compares a log block's reclamation with a page copy; then cost has little weight.
-//!   Age is counted in log blocks reclaimed.
+//! - Age is counted in log blocks reclaimed; the paper does not define the unit of cost. With
+//!   microseconds (default) both matter: the paper's 16,384 log blocks get that old. With
+//!   `maro.cost_unit = page_copy` cost has little weight.
 //! - The victim is searched when it is needed, by the same formula, instead of an index of all
 //!   scores. A search costs as much as the copies of a few pages. A log block made by FPR has its
 //!   age from then.
@@ -37,8 +36,8 @@
 //!   blocks).
 //! - The paper swaps the data of the least and the most worn block as soon as their erase counts
 //!   are more than T_hc = 10 apart. Ours moves the data of the least worn block into the most worn
-//!   free one, which is half a swap, and looks once per erases of a sixteenth of the blocks
-//!   (`wear.gap = 10` sets T_hc). So erase counts spread more than in Table 6, at less cost.
+//!   free one, which is half a swap, and looks every (blocks / 16) erases (`wear.gap = 10` sets
+//!   T_hc). So erase counts spread more than in Table 6, at less cost.
 //! - Trims, mount by scan, refresh and scrub are additions.
 //!
 //! Invariants and power failure: [`crate::families::hybrid`]. A swapped block contains invalid data

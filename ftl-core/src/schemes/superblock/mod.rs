@@ -12,17 +12,16 @@
 //! shape and the choice of victims.
 //!
 //! GC runs on a superblock with N + K full blocks: it erases a block without valid pages, or else
-//! empties the one with the fewest. It shrinks the superblock that was not written for longest in
-//! two cases. Either free blocks are short, or more than a limit of blocks exceed the N of their
-//! superblocks.
+//! empties the one with the fewest. It shrinks the superblock that was not written for longest if
+//! free blocks are short, or if all superblocks have more than a limit of blocks beyond N, in sum.
 //!
 //! RAM: 4 bytes per middle directory, and per superblock the list of its blocks.
 //!
 //! Deviations, and choices where the sources are silent: trims, common blocks and recovery are
-//! those of [`crate::families::units`]. Entries have as many bits as a block of the list and its
-//! pages need (three and the page number's). Page tables have 8 entries if 16 do not fit into the
-//! OOB area (blocks of 128 pages with 64 bytes). The charge is the same, the global directory twice
-//! as large. Parts with still smaller OOB areas are rejected.
+//! those of [`crate::families::units`]. An entry has three bits for the block in the list, and the
+//! bits of a page number. Page tables have 8 entries if 16 do not fit into the OOB area (blocks of
+//! 128 pages with 64 bytes). The charge is the same, the global directory twice as large. Parts
+//! with still smaller OOB areas are rejected.
 //!
 //! Invariants and power failure: [`crate::families::units`].
 

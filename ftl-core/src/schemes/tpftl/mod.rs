@@ -4,8 +4,8 @@
 //! descriptions.
 //!
 //! Cached entries form a node per mapping page. The node whose entries were used longest ago on
-//! average is evicted from. Its least recently used clean entry is evicted first, at no cost. Only
-//! if there is none, the mapping page is written with all dirty entries. A miss loads the entries
+//! average loses its least recently used clean entry, at no cost. Only if there is none, the
+//! mapping page is written with all dirty entries. A miss loads the entries
 //! of that mapping page that the request needs (*request-level*). In sequential phases it also
 //! loads as many further entries as are cached right before it (*selective prefetch*). A phase is
 //! sequential while the number of cached nodes decreases.

@@ -1,8 +1,8 @@
 //! The image file as a [`Disk`].
 //!
 //! Invariants: [`FileDisk`] holds its lock until it is dropped or until [`Disk::unlock`]. A map of
-//! the file serves reads only, and only until it has lost a page: writes have to return an errno
-//! when the host is full, and a lost page has one, too, which `pread` returns.
+//! the file serves reads only, and only until it has lost a page: only `pwrite` returns an errno
+//! when the host is full, and only `pread` one for a lost page.
 
 use super::disk::{Disk, WriteError};
 use crate::convert::to_u64;

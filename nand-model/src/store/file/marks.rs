@@ -45,8 +45,7 @@ impl FileStore {
         let Some((slot, _, core)) = found? else {
             return Ok(());
         };
-        // A page that was marked before gets no cause: undoing the cause would make the page good
-        // again.
+        // A page with an older mark gets no cause: undoing the cause would clear that mark, too.
         let cause = cause.filter(|_| !self.unhealthy.contains_key(&ppn.raw()));
         let mark = Mark { health, cause };
         self.sync.unseal(slot)?;

@@ -1,4 +1,4 @@
-//! A scheme of another crate with its map on flash passes what it is judged by.
+//! A scheme of another crate with its map on flash passes the batteries.
 
 use ftl_core::author::{CachedMapScheme, Device, MapCache, MapPage};
 use ftl_core::schemes::Scheme;

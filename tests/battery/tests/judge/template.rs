@@ -1,5 +1,5 @@
-//! The template of an author's crate passes what it will be judged by. `tests/template.sh` builds
-//! it as the crate that it is.
+//! The template of an author's crate passes the batteries. `tests/template.sh` builds it as a crate
+//! of its own.
 
 use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlConfig, FtlError, Params, Start};

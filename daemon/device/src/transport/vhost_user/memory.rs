@@ -1,7 +1,7 @@
 //! The guest's memory: regions of files.
 //!
-//! Invariants: an access is within one region, whose file had this length when it came. A file that
-//! was cut off since is an error of the access. Nothing is mapped, so it is never a signal.
+//! Invariants: an access is within one region, which its file covered when it came. If the file was
+//! truncated since, the access is an error, never a signal: nothing is mapped.
 
 use super::CloseReason;
 use super::messages::{FILES_MAX, Message, le_bytes};

@@ -133,8 +133,7 @@ fn polled(file: &impl AsFd) -> PollFd<'_> {
     PollFd::new(file.as_fd(), PollFlags::POLLIN)
 }
 
-/// An entry for `poll` that takes the place of a file that there is not: of `other`, without
-/// events.
+/// An entry for `poll` in place of a missing file: that of `other`, without events.
 fn unpolled(other: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::new(other, PollFlags::empty())
 }

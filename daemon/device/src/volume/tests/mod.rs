@@ -206,7 +206,7 @@ fn slow_toy(durable: Option<Arc<dyn Durable>>) -> Volume {
     .0
 }
 
-/// Slowdown that makes the shortest verb take an hour.
+/// Factor by which the shortest operation takes an hour.
 const SLOW: u64 = 3_600_000_000_000 / 50_000;
 
 fn make(durable: Option<Arc<dyn Durable>>, options: VolumeOptions, slow: u64) -> (Volume, Handles) {

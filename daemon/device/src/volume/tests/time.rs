@@ -138,8 +138,7 @@ fn background_work_waits_for_the_emulated_flash() {
     }
 }
 
-/// A batch takes the time of its writes at the depth of its queue, and leaves the queue that they
-/// leave.
+/// A batch takes as long, and leaves the same queue, as its writes one by one at its depth.
 #[test]
 fn a_batch_takes_the_time_and_the_queue_of_its_writes() {
     const HOUR: u64 = 3_600_000_000_000;

@@ -31,7 +31,7 @@ const NUMBER_MAX: u64 = 1 << 62;
 
 /// An attached cache area at the start of a daemon.
 pub enum Loaded {
-    /// Its entries do not count.
+    /// Its entries are lost.
     Lost(Lost),
     /// Its entries have to be written back.
     Pending(Box<Pending>),
@@ -39,7 +39,7 @@ pub enum Loaded {
     Damaged(String),
 }
 
-/// Entries that do not count.
+/// Entries that are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The reason.

@@ -168,8 +168,8 @@ impl WriteCache {
             bytes.is_multiple_of(CACHE_BYTES_STEP) && bytes >= 2 * CACHE_BYTES_STEP,
             "a cache of {bytes} bytes"
         );
-        // Generations continue: an interrupted start must not find the older copy of the header
-        // before, which may be that before a power cut.
+        // Generations continue: an interrupted start must not find the old header's older copy,
+        // which may be from before a power cut.
         let mut copies = vec![0; to_usize(HEAD_BYTES)];
         area.read_at(0, &mut copies)?;
         let generation = Head::newest(&copies).map_or(0, |head| head.generation);

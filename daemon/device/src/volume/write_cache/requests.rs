@@ -211,10 +211,9 @@ impl WriteCache {
     }
 
     /// Makes an extent read as zeros; `None` while [`WriteCache::has`] is false. Parts of units are
-    /// writes of zeros. Whole units are clean by then: a trim that overtook a dirty one would have
-    /// to undo that if it failed half way. The flash is trimmed before the entry for a replay is
-    /// written: a kill between the two leaves the older contents, and the trim is not acknowledged
-    /// yet.
+    /// writes of zeros. Whole units are clean by then: the trim of a dirty one would have to be
+    /// undone if it failed half way. The flash is trimmed before the entry for a replay is written:
+    /// a kill between the two leaves the older contents, and the trim is not acknowledged yet.
     ///
     /// # Errors
     /// As [`PageIo::zero`] and [`WriteCache::write`].
@@ -348,7 +347,7 @@ impl WriteCache {
     }
 
     /// Adds the entry of a trim that the flash has. A replay without it would undo what reads have
-    /// seen, so the write is repeated once, and then the image takes no more changes.
+    /// seen, so a failed write is repeated once; then the image takes no more changes.
     fn append_trim(&mut self, units: Range<u64>) -> Result<(), FtlError> {
         let (first, count) = (units.start, units.end - units.start);
         let Some(place) = self.ring.place(RING_BLOCK) else {

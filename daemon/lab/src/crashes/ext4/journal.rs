@@ -1,6 +1,6 @@
 //! Replay of an ext4 journal as the kernel's jbd2 does it at a mount (Linux 6.12,
 //! fs/jbd2/recovery.c and Documentation/filesystems/ext4/journal.rst): transactions with a valid
-//! commit block, in the order of their numbers, around the end of the ring; blocks that a later
+//! commit block, in the order of their numbers, also where the ring wraps; blocks that a later
 //! transaction revoked stay as they are.
 //!
 //! Invariant: no number of the image is used unchecked; memory is bounded by the journal's size.
@@ -64,7 +64,7 @@ fn checksum(seed: u32, parts: &[&[u8]]) -> u32 {
         .fold(!seed, |sum, part| crc32c::crc32c_append(sum, part))
 }
 
-/// Replays the journal of an image, and takes the wish for it out of the superblock.
+/// Replays the journal of an image, and clears the superblock's flag that asks for it.
 ///
 /// # Errors
 /// The image has no ext4, its journal is of a kind that is not understood, or it is damaged so that

@@ -1,8 +1,8 @@
 //! Files of an ext4 image as a mount would show them: the journal is replayed in memory, the image
 //! stays as it is.
 //!
-//! [`journal`] replays what jbd2 would; the crate `ext4-view` reads the result. That crate has a
-//! replay of its own, which ends at the end of the journal's ring: it never sees it.
+//! [`journal`] replays what jbd2 would; the crate `ext4-view` reads the result. Its own replay
+//! stops where the journal's ring wraps, so the flag that asks for it is hidden.
 
 mod extract;
 mod journal;

@@ -83,8 +83,8 @@ fn place(failed: &FailedCase) -> (u64, u64) {
     (failed.case.entry(), failed.case.deviating())
 }
 
-/// Returns what a check said, numbers apart: its last line that is not empty, for exceptions and
-/// most programs end with their message; without output its end in words.
+/// Returns what a check said, without numbers: its last line that is not empty, where most
+/// programs and exceptions have their message; without output, how it ended.
 fn message(failed: &FailedCase) -> String {
     let lines = failed.output.lines().map(str::trim);
     let said = lines.rev().find(|line| !line.is_empty());

@@ -193,8 +193,8 @@ impl Report {
         shell(&words)
     }
 
-    /// Returns why states are missing that were to be visited, if some are. With `--for`, what was
-    /// visited in that time is all that was asked for.
+    /// Returns why states were not visited, if some were not. With `--for`, those visited in that
+    /// time are all that were asked for.
     pub(super) fn incomplete(&self) -> Option<String> {
         let so_far = format!("{} of {} points visited", self.points, self.points_all);
         match (self.interrupted, self.stopped) {

@@ -1,4 +1,4 @@
-//! A check leaves no process, mount or file. One that hangs, mounts or daemonises costs one
+//! A check leaves no process, mount or file. One that hangs, mounts or daemonises affects one
 //! verdict.
 
 use super::*;
@@ -38,7 +38,7 @@ fn pid_in(file: &Path) -> i32 {
         .unwrap()
 }
 
-/// The host's files below a mount that a check forgot stay, whether the check has a mount namespace
+/// A check forgets a mount: the host's files below it stay, whether the check has a mount namespace
 /// of its own or mounts in the explorer's. Where it may not mount at all, it exits with code 7.
 #[test]
 fn a_forgotten_mount_is_not_crossed() {

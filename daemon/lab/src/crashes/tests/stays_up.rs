@@ -1,4 +1,4 @@
-//! Checks that stay up, and those that do so badly.
+//! Checks that stay up; some end or are late.
 
 use super::*;
 

@@ -162,8 +162,8 @@ impl Distribution {
         (self.survived[i] + within * width * (begin + end) / 2.0) * self.unit
     }
 
-    /// Returns the least time in which as many versions as `size` blocks die, if only the versions
-    /// that die in it are written, and their share of the writes: `size = time x share`.
+    /// For a HOT group of `size` blocks, returns the longest interval of its pages, and the share
+    /// of the writes with at most that interval: `size = time x share`.
     pub(super) fn time_of_hot(&self, size: f64) -> Option<(f64, f64)> {
         let filled = |i: usize| (i as f64 + 0.5) * self.unit * self.updates[i + 1];
         let i = (0..self.updates.len() - 1).find(|i| filled(*i) >= size)?;
@@ -171,7 +171,7 @@ impl Distribution {
     }
 
     /// Of the updates with intervals above `time`: the share of those shorter than their mean, and
-    /// the share of pages that these are of. An interval of `i` needs pages in proportion to `i`.
+    /// the share of the pages that these update. An interval of `i` has pages in proportion to `i`.
     pub(super) fn hot_above(&self, time: f64) -> (f64, f64) {
         let (updates, moments) = (self.at(&self.updates, time), self.at(&self.moments, time));
         let (all, all_moments) = (

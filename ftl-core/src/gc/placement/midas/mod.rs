@@ -12,17 +12,17 @@
 //!   group, the block with the fewest valid pages ([`Midas::choose_victim`]).
 //! - *HOT*: pages that were overwritten in young blocks of group 1 three times more often than in
 //!   old ones (`hot.rs`).
-//! - *UID, MCAM, GCS*: at the end of an epoch of four drive writes the distribution of update
+//! - *UID, MCAM, GCS*: at the end of an epoch of four drive writes, the distribution of update
 //!   intervals (`intervals.rs`) gives the valid pages of each group's victims under any
-//!   configuration, those the write amplification, and a search the best configuration
-//!   (`model.rs`). It is applied if it is better than the epoch was.
+//!   configuration; from these follows the write amplification. A search finds the best
+//!   configuration (`model.rs`). It is applied if it is better than the epoch was.
 //! - *Irregular patterns*: at half of an epoch the valid pages of each group's victims are compared
-//!   with the model. Behind the first group that differs by more than a tenth, sizes are given up:
-//!   these groups are a chain without sizes, whose victim has the fewest valid pages of them all
-//!   ([`Midas::check`]). So is the device until the first configuration.
+//!   with the model. Groups from the first one that differs by more than a tenth lose their sizes:
+//!   the victim is their block with the fewest valid pages ([`Midas::check`]). Until the first
+//!   configuration no group has a size.
 //!
 //! Deviations: at most six groups besides HOT (the program has nine), as each has an open block.
-//! The sample is at least 16,384 pages, and gives the shortest intervals too, for which the program
+//! At least 16,384 pages are sampled, also for the shortest intervals, for which the program
 //! follows all pages for ten units. Ages count from a page's write in HOT too. A victim without
 //! valid pages goes first, whatever its group. The search tries 64 sizes per group.
 //!
@@ -216,8 +216,8 @@ impl Midas {
         }
     }
 
-    /// Applies a configuration. Groups that had no size join the last one. So do blocks that a
-    /// group has too much, the oldest first.
+    /// Applies a configuration. Groups that had no size join the last one. So do blocks above the
+    /// size of a group, the oldest first.
     fn apply(&mut self, best: &Configuration) {
         self.uses_hot = best.hot.size > 0.0;
         let before = self.unsized_from;

@@ -11,7 +11,7 @@ const HOT_MOST: u32 = 30;
 const HOT_GAIN: f64 = 0.05;
 /// Sizes that the search tries for a group.
 const STEPS: usize = 64;
-/// Rounds in which every size is set again.
+/// Most rounds that try all sizes again.
 const ROUNDS: u32 = 4;
 
 /// The HOT group: its size in blocks, its share of the host's writes, the longest interval of its

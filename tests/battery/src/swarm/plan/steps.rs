@@ -179,7 +179,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Writes of whole logical blocks, and a trim of their last pages or a FLUSH at once.
+    /// Writes of whole logical blocks, then perhaps a trim of the last pages or a FLUSH.
     fn whole_blocks(&mut self) {
         let (pages, block) = (self.plan.device.pages, self.plan.device.pages_per_block);
         for _ in 0..1 + self.rng.below(3) {

@@ -1,8 +1,8 @@
-//! The start of a request: its header is decoded, counted, checked and executed, or becomes the job
-//! of the next turns.
+//! The start of a request: it is decoded, counted and checked, then executed or made the [`Job`] of
+//! the next turns.
 //!
-//! Invariants: a request begins only after [`check`](Engine::check), and only while no other is
-//! the job. The payload of a refused request is read and dropped before its reply.
+//! Invariants: a request begins only after [`check`](Engine::check), and only while there is no
+//! job. The payload of a refused request is read and dropped before its reply.
 
 use super::replies::Failure;
 use super::write::durable;

@@ -107,9 +107,9 @@ impl Engine {
     }
 }
 
-/// Returns what a finished request with or without FUA has to make durable. Without a volatile
-/// cache clients send no FLUSH. Asked after the request: what was acknowledged before the answer
-/// changed is flushed then.
+/// Returns what a finished request has to make durable: its range with FUA, or without a volatile
+/// cache, since clients then send no FLUSH. Called after the request: switching the cache off
+/// flushes what was acknowledged before.
 pub(super) fn durable(
     device: &dyn BlockDevice,
     fua: bool,
