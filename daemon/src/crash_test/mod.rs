@@ -71,6 +71,8 @@ pub(crate) fn crash_test(args: &CrashTestArgs, json: bool) -> Result<(), Failure
     let is_over = interrupt::flag()?;
     let mut worker = Command::new("/proc/self/exe");
     worker.arg0(WORKER).args(std::env::args_os().skip(1));
+    // Signals of a terminal end this process at most; its end is a signal for the worker.
+    worker.process_group(0);
     let mut worker = worker.spawn().map_err(failed)?;
     let pid = Pid::from_raw(i32::try_from(worker.id()).expect("a process id"));
     let status = loop {
@@ -81,7 +83,7 @@ pub(crate) fn crash_test(args: &CrashTestArgs, json: bool) -> Result<(), Failure
         }
     };
     // One that was killed has left all that it started.
-    descendants::end_all(&[]);
+    descendants::end_all_after(device::STOP_MAX);
     for place in [scratch_place(&args.crashes), SHM.into()] {
         remove_orphans(&place);
     }
@@ -166,7 +168,7 @@ impl Plan {
         let machine = Machine::choose(args)?;
         let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &args.crashes)?;
         refuse_recording(&crashes.recording)?;
-        crashes::check_arguments(&crashes)?;
+        crashes::check_arguments(of_recording)?;
         Ok(Plan {
             machine,
             size: args.size.clone(),
@@ -185,7 +187,8 @@ impl Plan {
         let recording = &self.crashes.recording;
         let scratch = Scratch::create_in(&scratch_place(&self.crashes))?;
         let shm = Path::new(SHM);
-        let in_memory = self.crashes.scratch.is_none() && device::has_room(shm, self.bytes * 2);
+        let in_memory =
+            self.crashes.scratch.is_none() && device::has_room(shm, self.bytes.saturating_mul(2));
         let of_image = in_memory.then(|| Scratch::create_in(shm).ok()).flatten();
         let folder = scratch.path();
         let places = Places::of(of_image.as_ref().unwrap_or(&scratch).path(), folder);
@@ -200,7 +203,10 @@ impl Plan {
         let began = Instant::now();
         let ran = self.run(folder, &places, &|| is_over.load(Relaxed));
         let took = began.elapsed();
-        let counts = ran.and_then(|report| Ok((report, Counts::of(recording)?)));
+        let counts = ran.and_then(|report| match is_over.load(Relaxed) {
+            true => Err(interrupted()),
+            false => Ok((report, Counts::of(recording)?)),
+        });
         let (report, counts) = counts.inspect_err(|_| drop(std::fs::remove_file(recording)))?;
         self.judge(&report, &counts, took)
     }
@@ -240,7 +246,7 @@ impl Plan {
                 })
             }
         };
-        report.and_then(|report| device.stop().map(|()| report))
+        report.and_then(|report| device.stop(is_over).map(|()| report))
     }
 
     /// Says what was recorded; refuses what cannot be explored.
@@ -330,13 +336,19 @@ fn checks_of(fs: Option<&FileSystem>, args: &CrashesArgs) -> Result<CrashesArgs,
             "--server: with --fs {name} each state is mounted for a check of its own; leave it out"
         )));
     }
-    let (options, check) = (fs.mount_options, &args.check);
-    args.check = format!(
+    args.check = on_mounted(fs, &args.check);
+    Ok(args)
+}
+
+/// Returns the command that mounts a state and runs the check on it.
+fn on_mounted(fs: &FileSystem, check: &str) -> String {
+    let (name, options) = (fs.name, fs.mount_options);
+    // The check may end in a comment, or in the text of a redirection.
+    format!(
         "export FTLD_FILES=\"$FTLD_WORK/files\"; mkdir \"$FTLD_FILES\"; \
          mount -t {name} -o loop{options} \"$FTLD_IMAGE\" \"$FTLD_FILES\" || exit 1; \
-         ({check}); rc=$?; umount \"$FTLD_FILES\"; exit $rc"
-    );
-    Ok(args)
+         (\n{check}\n); rc=$?; umount \"$FTLD_FILES\"; exit $rc"
+    )
 }
 
 /// Returns whether this kernel can mount a file system.
@@ -380,4 +392,30 @@ fn killed(ended: &[WaitStatus]) -> usize {
 /// Shows output of COMMAND; standard output is for the report.
 fn show(bytes: &[u8]) {
     let _ = std::io::stderr().write_all(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_of_a_check_on_a_mounted_state_is_its_own() {
+        let fs = file_system::of("xfs").expect("a file system");
+        // Stands for programs that take root.
+        let programs = "mkdir() { :; }\nmount() { :; }\numount() { :; }\n";
+        for (check, wanted) in [
+            ("true", 0),
+            ("exit 7", 7),
+            ("test -n \"$FTLD_FILES\" # a comment", 0),
+            ("test \"$(cat <<END\none\nEND\n)\" = one", 0),
+            ("cat <<END | grep -q two\none\nEND", 1),
+        ] {
+            let mut shell = Command::new("/bin/sh");
+            shell
+                .arg("-c")
+                .arg(programs.to_owned() + &on_mounted(fs, check));
+            let code = shell.status().expect("a shell").code();
+            assert_eq!(code, Some(wanted), "{check}");
+        }
+    }
 }
