@@ -4,11 +4,12 @@
 //! vhost-user: UML's own disk, `ubd`, drops every FLUSH. The machine dies with its process group.
 
 use super::device::{Device, NAME, Places};
-use super::frames::Frame;
+use super::frames::{CONTENT_MAX, Frame};
 use super::guest::{self, DISK_MODULE, LastWord, MODULES, Report, Spec};
 use super::programs::{find, last_lines, output};
 use super::{device, killed, show};
 use ftld_device::target::SOCKET_PATH_MAX;
+use ftld_kit::convert::to_u64;
 use ftld_kit::descendants;
 use ftld_kit::failure::Failure;
 use ftld_kit::size::show_size;
@@ -17,7 +18,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Pid;
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -35,10 +36,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const OFF_MAX: Duration = Duration::from_secs(5);
 /// The kernel's last lines that a message has.
 const CONSOLE_LINES: usize = 6;
+/// Smallest memory in which the kernel starts and a file system is mounted.
+const MEMORY_MIN: u64 = 64 << 20;
 /// Folder of the memory, if it can be used.
 const SHM: &str = "/dev/shm";
 /// Bytes of the device's longest path below the folder for temporary files.
 const BELOW_SCRATCH: usize = "/ftld-crashes-123456/run/disk/control.sock".len();
+/// Way out of a folder for temporary files that cannot be used.
+const OTHER_FOLDER: &str = "choose another by TMPDIR or --scratch";
 /// Folders of the host that the machine has its own of.
 const HIDDEN: [&str; 3] = ["/dev", "/proc", "/sys"];
 
@@ -68,6 +73,13 @@ impl Uml {
                 "User-Mode Linux runs on x86-64 only; as root `--machine host` uses the host's kernel",
             ));
         }
+        if memory < MEMORY_MIN {
+            return Err(Failure::usage(format!(
+                "--memory {}: User-Mode Linux needs {} or more",
+                show_size(memory),
+                show_size(MEMORY_MIN)
+            )));
+        }
         let kernel = find("linux.uml", PACKAGE).map_err(|failure| {
             let more = "or run as root: the host's kernel then mounts the device";
             Failure::failed(format!("{failure}, {more}"))
@@ -84,15 +96,15 @@ impl Uml {
             )));
         }
         let init = std::env::current_exe().map_err(|error| Failure::io("this program", &error))?;
-        check_path(&init, 0)?;
-        check_path(scratch, BELOW_SCRATCH)?;
+        check_path(&init, 0, "install this program elsewhere")?;
+        check_path(scratch, BELOW_SCRATCH, OTHER_FOLDER)?;
         let folders = [Path::new(SHM), scratch].map(|folder| (folder, memory_use(folder, memory)));
         let usable = folders.iter().find(|(_, why)| why.is_none());
         let Some((memory_folder, _)) = usable else {
             let [_, (folder, why)] = &folders;
             let why = why.as_deref().unwrap_or_default();
             return Err(Failure::failed(format!(
-                "User-Mode Linux needs a folder for its memory, but {} {why}; choose another by TMPDIR or --scratch",
+                "User-Mode Linux needs a folder for its memory, but {} {why}; {OTHER_FOLDER}",
                 folder.display()
             )));
         };
@@ -227,12 +239,12 @@ fn listen(mut line: UnixStream, control: &Path) -> Option<Vec<u8>> {
     }
 }
 
-/// Passes a request to the device; returns its answer.
+/// Passes a request to the device; returns its answer, or the begin of one that is too long.
 fn ask(control: &Path, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(control)?;
     stream.write_all(request)?;
-    let mut answer = Vec::new();
-    BufReader::new(stream).read_until(b'\n', &mut answer)?;
+    let (mut answer, most) = (Vec::new(), to_u64(CONTENT_MAX));
+    BufReader::new(stream.take(most)).read_until(b'\n', &mut answer)?;
     Ok(answer)
 }
 
@@ -247,8 +259,8 @@ fn check_ptrace(scope: &str) -> Result<(), Failure> {
 }
 
 /// Refuses a path that cannot stand in a kernel's command line, or is too long for a socket with
-/// this many bytes more.
-fn check_path(path: &Path, below: usize) -> Result<(), Failure> {
+/// this many bytes more. `way_out` is for the message.
+fn check_path(path: &Path, below: usize, way_out: &str) -> Result<(), Failure> {
     let bytes = path.as_os_str().as_bytes();
     let is_plain = bytes
         .iter()
@@ -264,7 +276,7 @@ fn check_path(path: &Path, below: usize) -> Result<(), Failure> {
         }
     };
     Err(Failure::usage(format!(
-        "{}: this path {why}; choose another by TMPDIR or --scratch",
+        "{}: this path {why}; {way_out}",
         path.display()
     )))
 }
@@ -284,6 +296,7 @@ fn memory_use(folder: &Path, memory: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn what_a_machine_cannot_use_is_refused_with_a_way_out() {
@@ -295,20 +308,44 @@ mod tests {
                 .message
                 .contains("ptrace_scope is 3")
         );
-        check_path(Path::new("/tmp/ftld-x"), 50).unwrap();
+        check_path(Path::new("/tmp/ftld-x"), 50, OTHER_FOLDER).unwrap();
         let long = "/tmp/".to_owned() + &"x".repeat(60);
         for (path, why) in [
             ("/tmp/a b", "characters"),
             ("/dev/shm/x", "has its own /dev"),
             (long.as_str(), "too long"),
         ] {
-            let refused = check_path(Path::new(path), 50).unwrap_err();
+            let refused = check_path(Path::new(path), 50, OTHER_FOLDER).unwrap_err();
             assert!(refused.message.contains(why), "{refused}");
             assert!(refused.message.contains("--scratch"), "{refused}");
+        }
+        if cfg!(target_arch = "x86_64") {
+            let small = Uml::find(MEMORY_MIN - 1, Path::new("/tmp")).unwrap_err();
+            assert!(small.message.contains("needs 64 MiB or more"), "{small}");
         }
         assert_eq!(memory_use(Path::new("/"), 0), None);
         let much = memory_use(Path::new("/"), u64::MAX).unwrap();
         assert!(much.contains("no room for"), "{much}");
+    }
+
+    #[test]
+    fn an_answer_that_no_frame_holds_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = folder.path().join("control.sock");
+        let device = UnixListener::bind(&control).unwrap();
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = device.accept().unwrap();
+            // The other end may close before it has read all.
+            let _ = stream.write_all(&vec![b'x'; 2 * CONTENT_MAX]);
+        });
+        let (mut machine, host) = UnixStream::pair().unwrap();
+        let listening = std::thread::spawn(move || listen(host, &control));
+        Frame::Ask(b"{}\n".to_vec()).write(&mut machine).unwrap();
+        let answer = Frame::read(&mut machine).unwrap();
+        assert_eq!(answer, Some(Frame::Answer(vec![b'x'; CONTENT_MAX])));
+        Frame::End(Vec::new()).write(&mut machine).unwrap();
+        assert_eq!(listening.join().unwrap(), Some(Vec::new()));
+        answers.join().unwrap();
     }
 
     #[test]
