@@ -9,7 +9,7 @@
 use super::blk::{self, Blk};
 use super::memory::Memory;
 use super::messages::{CONFIG_MAX, Channel, Message, le_bytes};
-use super::ring::{Addresses, Ring};
+use super::ring::{Addresses, Batch, Ring};
 use super::{CloseReason, accept, is_ready, polled, unpolled, wait};
 use crate::device::BlockDevice;
 use crate::transport::latency::{CompletionTimer, DelayQueue};
@@ -62,6 +62,8 @@ pub(super) struct Connection<'a> {
     accepted: u64,
     memory: Memory,
     ring: Ring,
+    /// Kept for its room.
+    batch: Batch,
     enabled: bool,
     /// Whether requests may be waiting that no kick announces.
     is_behind: bool,
@@ -88,6 +90,7 @@ impl<'a> Connection<'a> {
             accepted: 0,
             memory: Memory::default(),
             ring: Ring::default(),
+            batch: Batch::default(),
             enabled: false,
             is_behind: false,
             holds: DelayQueue::default(),
@@ -175,9 +178,10 @@ impl<'a> Connection<'a> {
         let write_through = self.accepted & blk::F_FLUSH == 0;
         self.is_behind = false;
         let began = Instant::now();
-        let batch = self.ring.look(&self.memory)?;
-        let mut heads = batch.heads();
-        while let Some(head) = heads.next() {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.ring.look(&self.memory, &mut batch)?;
+        let left = (0..batch.heads().len()).rev();
+        for (left, head) in left.zip(batch.heads()) {
             self.ring.take();
             let chain = batch.chain(head)?;
             let request = self.blk.receive(&self.memory, chain)?;
@@ -192,11 +196,12 @@ impl<'a> Connection<'a> {
                 }
                 Some(hold) => self.holds.push(hold, (head, done.written)),
             }
-            if heads.len() > 0 && began.elapsed() >= BATCH_MAX {
+            if left > 0 && began.elapsed() >= BATCH_MAX {
                 self.is_behind = true;
                 break;
             }
         }
+        self.batch = batch;
         Ok(())
     }
 

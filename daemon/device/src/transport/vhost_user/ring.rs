@@ -107,7 +107,7 @@ impl Ring {
 
     /// Reads the requests in the available ring, at most as many as it has entries. They stay in it
     /// until [`Ring::take`].
-    pub(super) fn look(&self, memory: &Memory) -> Result<Batch, CloseReason> {
+    pub(super) fn look(&self, memory: &Memory, into: &mut Batch) -> Result<(), CloseReason> {
         let Addresses {
             descriptors,
             available,
@@ -115,24 +115,25 @@ impl Ring {
         } = self.addresses()?;
         let end = read_u16(memory, offset(available, 2)?)?;
         let count = end.wrapping_sub(self.next);
+        into.heads.clear();
         if count == 0 {
-            return Ok(Batch::default());
+            return Ok(());
         }
         if count > self.size {
             return Err(CloseReason::Ring("it has more requests than entries"));
         }
         fence(Ordering::Acquire);
-        let mut heads = vec![[0; AVAILABLE]; usize::from(count)];
-        let mut rest = &mut heads[..];
+        into.heads.resize(usize::from(count), [0; AVAILABLE]);
+        let mut rest = &mut into.heads[..];
         for part in self.parts(self.next, rest.len()) {
             let (now, later) = rest.split_at_mut(part.len);
             let at = entry(available, part.at, AVAILABLE)?;
             memory.read(Space::FrontEnd, at, now.as_flattened_mut())?;
             rest = later;
         }
-        let mut table = vec![[0; DESCRIPTOR]; usize::from(self.size)];
-        memory.read(Space::FrontEnd, descriptors, table.as_flattened_mut())?;
-        Ok(Batch { heads, table })
+        into.table.resize(usize::from(self.size), [0; DESCRIPTOR]);
+        let table = into.table.as_flattened_mut();
+        memory.read(Space::FrontEnd, descriptors, table)
     }
 
     /// Takes the next request from the available ring.
