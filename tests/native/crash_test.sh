@@ -56,6 +56,18 @@ shows "what is left: ended" "COMMAND left 1 running process: ended"
 shows "what is left: no marks" "no mark: the checks can tell consistency, not durability"
 untouched "what is left"
 
+# Two runs in one folder: the second one replaces the recording of the first.
+"${user[@]}" ftld crash-test --fs none --machine nbd --check true -- \
+  sh -c "echo > $PWD/one; until [ -e $PWD/two ]; do sleep 0.1; done; : {}" > first 2>&1 &
+process=$!
+soon "two runs: COMMAND runs" 20 test -e one
+exits "two runs: the second one" 0 --fs none --machine nbd --check true -- sh -c ': {}'
+touch two
+wait $process
+same "two runs: the first one: exit code" $? 1
+step "two runs: the first one: message" grep -F "another program has replaced this recording" first
+untouched "two runs"
+
 # Messages, before anything is made.
 rm -f crash-test.rec
 refused() { # NAME TEXT OPTION...

@@ -38,8 +38,10 @@ use job::{Job, Outcome};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, geteuid};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -201,21 +203,32 @@ impl Plan {
                 .map_err(|error| Failure::io(recording.display(), &error))?;
         }
         let began = Instant::now();
-        let ran = self.run(folder, &places, &|| is_over.load(Relaxed));
+        let ours = Cell::new(None);
+        let ran = self.run(folder, &places, &ours, &|| is_over.load(Relaxed));
         let took = began.elapsed();
+        let is_ours = || ours.get().is_some() && ours.get() == identity(recording);
         let counts = ran.and_then(|report| match is_over.load(Relaxed) {
             true => Err(interrupted()),
-            false => Ok((report, Counts::of(recording)?)),
+            false if is_ours() => Ok((report, Counts::of(recording)?)),
+            false => Err(Failure::failed(format!(
+                "{}: another program has replaced this recording, so nothing is explored; give each run a file of its own by --record",
+                recording.display()
+            ))),
         });
-        let (report, counts) = counts.inspect_err(|_| drop(std::fs::remove_file(recording)))?;
+        let (report, counts) = counts.inspect_err(|_| {
+            if is_ours() {
+                drop(std::fs::remove_file(recording));
+            }
+        })?;
         self.judge(&report, &counts, took)
     }
 
-    /// Runs COMMAND, and stops the device.
+    /// Runs COMMAND, and stops the device. Sets `ours` to the identity of the recording.
     fn run(
         &self,
         folder: &Path,
         places: &Places,
+        ours: &Cell<Option<(u64, u64)>>,
         is_over: &(dyn Fn() -> bool + Sync),
     ) -> Result<Report, Failure> {
         let fs = self.fs.as_ref().map(|(fs, _)| *fs);
@@ -228,6 +241,7 @@ impl Plan {
             Machine::Nbd => host::uri(folder),
         };
         let mut device = Device::start(places, &target, &self.crashes.recording)?;
+        ours.set(identity(&self.crashes.recording));
         let report = match &self.machine {
             Machine::Uml(uml) => {
                 let spec = Spec::of(fs, &mount, job, &places.dirs)?;
@@ -360,6 +374,12 @@ fn is_known_here(name: &str) -> bool {
     };
     // A mount would load its module, too.
     is_listed() || (Command::new("modprobe").arg(name).output().is_ok() && is_listed())
+}
+
+/// Returns device and number of a file, if there is one.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = path.symlink_metadata().ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 /// Refuses to replace a file, unless it is the default recording.
