@@ -56,6 +56,18 @@ shows "what is left: ended" "COMMAND left 1 running process: ended"
 shows "what is left: no marks" "no mark: the checks can tell consistency, not durability"
 untouched "what is left"
 
+# Two runs in one folder: the second one replaces the recording of the first.
+"${user[@]}" ftld crash-test --fs none --machine nbd --check true -- \
+  sh -c "echo > $PWD/one; until [ -e $PWD/two ]; do sleep 0.1; done; : {}" > first 2>&1 &
+process=$!
+soon "two runs: COMMAND runs" 20 test -e one
+exits "two runs: the second one" 0 --fs none --machine nbd --check true -- sh -c ': {}'
+touch two
+wait $process
+same "two runs: the first one: exit code" $? 1
+step "two runs: the first one: message" grep -F "another program has replaced this recording" first
+untouched "two runs"
+
 # Messages, before anything is made.
 rm -f crash-test.rec
 refused() { # NAME TEXT OPTION...
@@ -88,7 +100,7 @@ untouched refused
 # begin: a run that would not end, in the machine; waits for COMMAND.
 begin() {
   rm -f started
-  "${user[@]}" ftld crash-test --check true -- sh -c "echo > $PWD/started; sleep 1000; : {}" > out 2>&1 &
+  setsid "${user[@]}" ftld crash-test --check true -- sh -c "echo > $PWD/started; sleep 1000; : {}" > out 2>&1 &
   process=$!
   soon "$1: COMMAND runs" 60 test -e started
 }
@@ -106,6 +118,9 @@ shows "interrupted: message" "interrupted while COMMAND ran"
 begin killed
 kill -KILL $process
 ends killed 137
+begin "terminal closed"
+kill -HUP -- -$process
+ends "terminal closed" 129
 begin "machine killed"
 pkill -KILL -u nobody -o -x linux.uml
 ends "machine killed" 1
@@ -117,6 +132,19 @@ export FTLD_STATE_DIR=$SCRATCH/state TMPDIR=$PWD/host
 step "root: ext4 on this kernel, the check of SQLite" ftld crash-test --machine host --size 64MiB --at mark \
   --check "$root/deploy/checks/sqlite.sh /o orders" --record host.rec -- /usr/bin/python3 ../orders.py run '{}/o' 5 extra
 step "root: nothing is left" rmdir host
+mkdir host
+ftld crash-test --machine host --size 64MiB --check true --record host2.rec -- sh -c "echo > $PWD/ran; sleep 1000; : {}" > out 2>&1 &
+process=$!
+soon "root: COMMAND runs" 60 test -e ran
+# The process that does the work.
+kill -KILL "$(pgrep -P $process)"
+wait $process
+same "root, worker killed: exit code" $? 1
+# shellcheck disable=SC2317 # called by soon
+detached() { ! losetup -l | grep -qF "$SCRATCH"; }
+soon "root, worker killed: no loop device is left" 10 detached
+step "root, worker killed: its daemon had time to end" ftld inspect host2.rec
+step "root, worker killed: nothing is left" rmdir host
 unset TMPDIR
 
 log=$SCRATCH/fixture.log

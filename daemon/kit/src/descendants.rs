@@ -46,6 +46,33 @@ pub fn end_all(kept: &[Pid]) -> (Vec<WaitStatus>, Vec<Pid>) {
     }
 }
 
+/// Ends the children of this process, and all that they started, as [`end_all`]. Those that run
+/// this program too get a SIGTERM first, and this much time, during which all others end: a daemon
+/// removes its device once nobody uses it any more.
+pub fn end_all_after(patience: Duration) {
+    let give_up = Instant::now() + patience;
+    let program = |pid: &str| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = program("self");
+    let mut asked = Vec::new();
+    while Instant::now() < give_up {
+        let children = children();
+        if children.is_empty() {
+            return;
+        }
+        for pid in children {
+            if program(&pid.to_string()) != own {
+                let _ = kill(pid, Signal::SIGKILL);
+            } else if !asked.contains(&pid) {
+                let _ = kill(pid, Signal::SIGTERM);
+                asked.push(pid);
+            }
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+        std::thread::sleep(REAP_EVERY);
+    }
+    end_all(&[]);
+}
+
 /// Returns the children of this process.
 fn children() -> Vec<Pid> {
     let own = Pid::this().as_raw().to_string();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Returns a flag that SIGINT and SIGTERM set from now on; neither ends the process any more.
+/// Returns a flag that every SIGINT and SIGTERM sets from now on; neither ends the process any
+/// more.
 ///
 /// # Errors
 /// The host refuses a thread or the signals.
@@ -24,11 +25,16 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     };
     let wait = move || {
         runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+            loop {
+                let came = tokio::select! {
+                    came = interrupt.recv() => came,
+                    came = terminate.recv() => came,
+                };
+                if came.is_none() {
+                    return;
+                }
+                set.store(true, Relaxed);
             }
-            set.store(true, Relaxed);
         });
     };
     std::thread::Builder::new()
@@ -36,4 +42,24 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
         .spawn(wait)
         .map_err(failed)?;
     Ok(flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::{Signal, raise};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn every_signal_sets_the_flag_anew() {
+        let flag = flag().unwrap();
+        for signal in [Signal::SIGTERM, Signal::SIGTERM, Signal::SIGINT] {
+            raise(signal).unwrap();
+            let end = Instant::now() + Duration::from_secs(10);
+            while !flag.swap(false, Relaxed) {
+                assert!(Instant::now() < end, "no flag for {signal}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Name of the instance.
 pub(super) const NAME: &str = "disk";
 /// Longest wait for a daemon that stops, and the time between two looks at it.
-const STOP_MAX: Duration = Duration::from_secs(5);
+pub(super) const STOP_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Line of the log of a recording that has ended before its device.
 const RECORDING_ENDED: &str = "recording has ended";
@@ -184,13 +184,20 @@ impl Device {
         !matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Stops the daemon; the recording is complete.
+    /// Stops the daemon; the recording is complete. A daemon whose device is in use waits.
     ///
     /// # Errors
-    /// The device or its recording failed meanwhile.
-    pub(super) fn stop(mut self) -> Result<(), Failure> {
+    /// The device or its recording failed meanwhile, or the user interrupts.
+    pub(super) fn stop(mut self, is_over: &dyn Fn() -> bool) -> Result<(), Failure> {
         let _ = kill(self.pid(), Signal::SIGTERM);
-        let status = self.process.wait();
+        let status = loop {
+            match self.process.try_wait() {
+                Ok(Some(status)) => break Ok(status),
+                Ok(None) if is_over() => return Err(super::interrupted()),
+                Ok(None) => std::thread::sleep(LOOK_EVERY),
+                Err(error) => break Err(error),
+            }
+        };
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         match status {
             Ok(status) if status.success() && !log.contains(RECORDING_ENDED) => Ok(()),

@@ -505,6 +505,10 @@ fn pass_requests(stream: &UnixStream, line: &Line) -> io::Result<()> {
             return Ok(());
         }
         let answer = line.ask(request)?;
+        if answer.is_empty() {
+            // Nobody waits for an answer that does not come.
+            return Ok(());
+        }
         (&mut &*stream).write_all(&answer)?;
     }
 }

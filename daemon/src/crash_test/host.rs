@@ -14,6 +14,7 @@ use ftld_kit::descendants;
 use ftld_kit::failure::{Exit, Failure};
 use nix::mount::{MntFlags, MsFlags, mount, umount, umount2};
 use nix::unistd::{Pid, geteuid};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -161,7 +162,8 @@ fn pid(process: &Child) -> Pid {
 struct Disk {
     path: PathBuf,
     nbdfuse: Option<Child>,
-    losetup: Option<PathBuf>,
+    /// The loop device: the kernel detaches it when its last user has closed it, or was killed.
+    attached: Option<File>,
     fuse: PathBuf,
 }
 
@@ -173,7 +175,7 @@ impl Disk {
                 return Ok(Disk {
                     path: path.clone(),
                     nbdfuse: None,
-                    losetup: None,
+                    attached: None,
                     fuse,
                 });
             }
@@ -188,7 +190,7 @@ impl Disk {
         let mut disk = Disk {
             path: PathBuf::new(),
             nbdfuse: Some(nbdfuse),
-            losetup: None,
+            attached: None,
             fuse,
         };
         let end = Instant::now() + PATIENCE;
@@ -205,16 +207,18 @@ impl Disk {
             "losetup",
         )?;
         disk.path = made.trim().into();
-        disk.losetup = Some(losetup.clone());
-        Ok(disk)
+        let opened = File::open(&disk.path);
+        // Takes effect at the last close.
+        let detached = output(Command::new(losetup).arg("-d").arg(&disk.path), "losetup");
+        let failed = |error| Failure::io(disk.path.display(), &error);
+        disk.attached = Some(opened.map_err(failed)?);
+        detached.map(|_| disk)
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        if let Some(losetup) = &self.losetup {
-            let _ = output(Command::new(losetup).arg("-d").arg(&self.path), "losetup");
-        }
+        self.attached = None;
         if let Some(nbdfuse) = &mut self.nbdfuse {
             let _ = umount2(&self.fuse, MntFlags::MNT_DETACH);
             let end = Instant::now() + PATIENCE;

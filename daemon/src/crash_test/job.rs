@@ -16,6 +16,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// Time between two looks whether COMMAND has ended.
@@ -139,7 +140,9 @@ pub(super) fn run(
     };
     std::thread::scope(|scope| {
         scope.spawn(move || copy(errors, show));
-        let marks = scope.spawn(move || listen(output, answers, show, mark));
+        let (answer, answered) = channel();
+        let marks = scope.spawn(move || listen(output, &answer, show, mark));
+        scope.spawn(move || give(answered, answers));
         let status = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break Ok(status),
@@ -202,13 +205,22 @@ fn copy(mut from: impl Read, show: &(dyn Fn(&[u8]) + Sync)) {
     }
 }
 
+/// Writes answers. COMMAND may read them late or never, and its output goes on meanwhile.
+fn give(answers: impl IntoIterator<Item = String>, mut to: impl Write) {
+    for answer in answers {
+        if to.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
 /// Passes output on, and answers the lines in it that ask for a mark.
 ///
 /// # Errors
 /// The first mark that cannot be set.
 fn listen(
     mut output: impl Read,
-    mut answers: impl Write,
+    answers: &Sender<String>,
     show: &(dyn Fn(&[u8]) + Sync),
     mark: &mut (dyn FnMut(&str) -> Result<(), Failure> + Send),
 ) -> Result<(), Failure> {
@@ -223,8 +235,8 @@ fn listen(
                     Ok(()) => "OK\n".to_owned(),
                     Err(failure) => format!("ERROR {failure}\n"),
                 };
-                // If COMMAND does not read, it does not wait either.
-                let _ = answers.write_all(answer.as_bytes());
+                // If COMMAND cannot read it any more, it does not wait either.
+                let _ = answers.send(answer);
                 if first.is_ok() {
                     first = done;
                 }
@@ -294,6 +306,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     /// Returns the text and the marks of an output that arrives in pieces.
     fn parts(pieces: &[&str]) -> (String, Vec<String>) {
@@ -345,7 +358,8 @@ mod tests {
                 false => Ok(()),
             }
         };
-        let done = run(shell, &show, &mut mark, &|| false, &|| 1);
+        let end = Instant::now() + Duration::from_secs(30);
+        let done = run(shell, &show, &mut mark, &|| Instant::now() > end, &|| 1);
         let shown = String::from_utf8(shown.into_inner().unwrap()).unwrap();
         (done, shown, marks)
     }
@@ -364,6 +378,14 @@ mod tests {
         assert_eq!(done.unwrap_err().message, "not this one");
         assert!(shown.contains("ERROR not this one"), "{shown}");
         assert_eq!(run_shell("kill -9 $$").0.unwrap().code, 137);
+    }
+
+    #[test]
+    fn a_command_that_never_reads_its_answers_is_not_held_up() {
+        // More answers than a pipe has room for.
+        let (done, _, marks) = run_shell("seq -f 'ACK %.0f' 30000");
+        assert_eq!(done.unwrap().code, 0);
+        assert_eq!(marks.len(), 30_000);
     }
 
     #[test]

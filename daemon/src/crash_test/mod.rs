@@ -29,6 +29,7 @@ pub(crate) use guest::guest_init;
 use args::Where;
 use device::{Counts, Device, Places};
 use file_system::FileSystem;
+use frames::CONTENT_MAX;
 use ftld_kit::convert::to_u64;
 use ftld_kit::failure::Failure;
 use ftld_kit::output::{self, counted};
@@ -42,8 +43,10 @@ use job::{Job, Outcome};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, geteuid};
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -76,6 +79,8 @@ pub(crate) fn crash_test(args: &CrashTestArgs, json: bool) -> Result<(), Failure
     let is_over = interrupt::flag()?;
     let mut worker = Command::new("/proc/self/exe");
     worker.arg0(WORKER).args(std::env::args_os().skip(1));
+    // Signals of a terminal end this process at most; its end is a signal for the worker.
+    worker.process_group(0);
     let mut worker = worker.spawn().map_err(failed)?;
     let pid = Pid::from_raw(i32::try_from(worker.id()).expect("a process id"));
     let status = loop {
@@ -86,7 +91,7 @@ pub(crate) fn crash_test(args: &CrashTestArgs, json: bool) -> Result<(), Failure
         }
     };
     // One that was killed has left all that it started.
-    descendants::end_all(&[]);
+    descendants::end_all_after(device::STOP_MAX);
     for place in [scratch_place(&args.crashes), SHM.into()] {
         remove_orphans(&place);
     }
@@ -123,7 +128,7 @@ impl Machine {
     fn choose(args: &CrashTestArgs) -> Result<Machine, Failure> {
         let place = scratch_place(&args.crashes);
         let uml = || {
-            uml::check_visible(&place)?;
+            uml::check_visible(&place, uml::OTHER_FOLDER)?;
             Uml::find(args.memory, &place).map(Machine::Uml)
         };
         match args.machine {
@@ -175,7 +180,7 @@ impl Plan {
         let machine = Machine::choose(args)?;
         let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &machine, args)?;
         refuse_recording(&crashes.recording)?;
-        crashes::check_arguments(&crashes)?;
+        crashes::check_arguments(of_recording)?;
         Ok(Plan {
             machine,
             size: args.size.clone(),
@@ -194,7 +199,8 @@ impl Plan {
         let recording = &self.crashes.recording;
         let scratch = Scratch::create_in(&scratch_place(&self.crashes))?;
         let shm = Path::new(SHM);
-        let in_memory = self.crashes.scratch.is_none() && device::has_room(shm, self.bytes * 2);
+        let in_memory =
+            self.crashes.scratch.is_none() && device::has_room(shm, self.bytes.saturating_mul(2));
         let of_image = in_memory.then(|| Scratch::create_in(shm).ok()).flatten();
         let folder = scratch.path();
         let places = Places::of(of_image.as_ref().unwrap_or(&scratch).path(), folder);
@@ -207,18 +213,32 @@ impl Plan {
                 .map_err(|error| Failure::io(recording.display(), &error))?;
         }
         let began = Instant::now();
-        let ran = self.run(folder, &places, &|| is_over.load(Relaxed));
+        let ours = Cell::new(None);
+        let ran = self.run(folder, &places, &ours, &|| is_over.load(Relaxed));
         let took = began.elapsed();
-        let counts = ran.and_then(|report| Ok((report, Counts::of(recording)?)));
-        let (report, counts) = counts.inspect_err(|_| drop(std::fs::remove_file(recording)))?;
+        let is_ours = || ours.get().is_some() && ours.get() == identity(recording);
+        let counts = ran.and_then(|report| match is_over.load(Relaxed) {
+            true => Err(interrupted()),
+            false if is_ours() => Ok((report, Counts::of(recording)?)),
+            false => Err(Failure::failed(format!(
+                "{}: another program has replaced this recording, so nothing is explored; give each run a file of its own by --record",
+                recording.display()
+            ))),
+        });
+        let (report, counts) = counts.inspect_err(|_| {
+            if is_ours() {
+                drop(std::fs::remove_file(recording));
+            }
+        })?;
         self.judge(&report, &counts, took)
     }
 
-    /// Runs COMMAND, and stops the device.
+    /// Runs COMMAND, and stops the device. Sets `ours` to the identity of the recording.
     fn run(
         &self,
         folder: &Path,
         places: &Places,
+        ours: &Cell<Option<(u64, u64)>>,
         is_over: &(dyn Fn() -> bool + Sync),
     ) -> Result<Report, Failure> {
         let fs = self.fs.as_ref().map(|(fs, _)| *fs);
@@ -231,6 +251,7 @@ impl Plan {
             Machine::Nbd => host::uri(folder),
         };
         let mut device = Device::start(places, &target, &self.crashes.recording)?;
+        ours.set(identity(&self.crashes.recording));
         let report = match &self.machine {
             Machine::Uml(uml) => {
                 let spec = Spec::of_command(fs, &mount, job, &places.dirs)?;
@@ -256,7 +277,7 @@ impl Plan {
                 })
             }
         };
-        report.and_then(|report| device.stop().map(|()| report))
+        report.and_then(|report| device.stop(is_over).map(|()| report))
     }
 
     /// Says what was recorded; refuses what cannot be explored.
@@ -300,12 +321,12 @@ impl Plan {
     }
 }
 
-/// Passes a request to the device; returns its answer.
+/// Passes a request to the device; returns its answer, or the begin of one that is too long.
 fn ask(control: &Path, request: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(control)?;
     stream.write_all(request)?;
-    let mut answer = Vec::new();
-    BufReader::new(stream).read_until(b'\n', &mut answer)?;
+    let (mut answer, most) = (Vec::new(), to_u64(CONTENT_MAX));
+    BufReader::new(stream.take(most)).read_until(b'\n', &mut answer)?;
     Ok(answer)
 }
 
@@ -357,13 +378,19 @@ fn checks_of(
             "--fs {name}: this kernel does not know it; use `--machine uml`, or another file system"
         )));
     }
-    let (options, check) = (fs.mount_options, &args.check);
-    args.check = format!(
+    args.check = on_mounted(fs, &args.check);
+    Ok(args)
+}
+
+/// Returns the command that mounts a state and runs the check on it.
+fn on_mounted(fs: &FileSystem, check: &str) -> String {
+    let (name, options) = (fs.name, fs.mount_options);
+    // The check may end in a comment, or in the text of a redirection.
+    format!(
         "export FTLD_FILES=\"$FTLD_WORK/files\"; mkdir \"$FTLD_FILES\"; \
          mount -t {name} -o loop{options} \"$FTLD_IMAGE\" \"$FTLD_FILES\" || exit 1; \
-         ({check}); rc=$?; umount \"$FTLD_FILES\"; exit $rc"
-    );
-    Ok(args)
+         (\n{check}\n); rc=$?; umount \"$FTLD_FILES\"; exit $rc"
+    )
 }
 
 /// Returns whether this kernel can mount a file system.
@@ -375,6 +402,12 @@ fn is_known_here(name: &str) -> bool {
     };
     // A mount would load its module, too.
     is_listed() || (Command::new("modprobe").arg(name).output().is_ok() && is_listed())
+}
+
+/// Returns device and number of a file, if there is one.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = path.symlink_metadata().ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 /// Refuses to replace a file, unless it is the default recording.
@@ -407,4 +440,46 @@ fn killed(ended: &[WaitStatus]) -> usize {
 /// Shows output of COMMAND; standard output is for the report.
 fn show(bytes: &[u8]) {
     let _ = std::io::stderr().write_all(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_exit_code_of_a_check_on_a_mounted_state_is_its_own() {
+        let fs = file_system::of("xfs").expect("a file system");
+        // Stands for programs that take root.
+        let programs = "mkdir() { :; }\nmount() { :; }\numount() { :; }\n";
+        for (check, wanted) in [
+            ("true", 0),
+            ("exit 7", 7),
+            ("test -n \"$FTLD_FILES\" # a comment", 0),
+            ("test \"$(cat <<END\none\nEND\n)\" = one", 0),
+            ("cat <<END | grep -q two\none\nEND", 1),
+        ] {
+            let mut shell = Command::new("/bin/sh");
+            shell
+                .arg("-c")
+                .arg(programs.to_owned() + &on_mounted(fs, check));
+            let code = shell.status().expect("a shell").code();
+            assert_eq!(code, Some(wanted), "{check}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_no_frame_holds_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = folder.path().join("control.sock");
+        let device = UnixListener::bind(&control).unwrap();
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = device.accept().unwrap();
+            // The other end may close before it has read all.
+            let _ = stream.write_all(&vec![b'x'; 2 * CONTENT_MAX]);
+        });
+        let answer = ask(&control, b"{}\n").unwrap();
+        assert!(answer == vec![b'x'; CONTENT_MAX], "{} bytes", answer.len());
+        answers.join().unwrap();
+    }
 }

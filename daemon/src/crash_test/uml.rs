@@ -35,10 +35,14 @@ const OFF_MAX: Duration = Duration::from_secs(5);
 const ANSWER_BYTES: usize = 1024;
 /// The kernel's last lines that a message has.
 const CONSOLE_LINES: usize = 6;
+/// Smallest memory in which the kernel starts and a file system is mounted.
+const MEMORY_MIN: u64 = 64 << 20;
 /// Folder of the memory, if it can be used.
 const SHM: &str = "/dev/shm";
 /// Bytes of the longest path of a socket below the folder for temporary files.
 const BELOW_SCRATCH: usize = "/ftld-crashes-123456/run/disk/control.sock".len();
+/// Way out of a folder for temporary files that cannot be used.
+pub(super) const OTHER_FOLDER: &str = "choose another by TMPDIR or --scratch";
 /// Folders of the host that the machine has its own of.
 const HIDDEN: [&str; 3] = ["/dev", "/proc", "/sys"];
 
@@ -69,6 +73,13 @@ impl Uml {
                 "User-Mode Linux runs on x86-64 only; as root `--machine host` uses the host's kernel",
             ));
         }
+        if memory < MEMORY_MIN {
+            return Err(Failure::usage(format!(
+                "--memory {}: User-Mode Linux needs {} or more",
+                show_size(memory),
+                show_size(MEMORY_MIN)
+            )));
+        }
         let kernel = find("linux.uml", PACKAGE).map_err(|failure| {
             let more = "or run as root: the host's kernel then mounts the device";
             Failure::failed(format!("{failure}, {more}"))
@@ -85,16 +96,17 @@ impl Uml {
             )));
         }
         let init = std::env::current_exe().map_err(|error| Failure::io("this program", &error))?;
-        check_path(&init, 0)?;
-        check_visible(&init)?;
-        check_path(scratch, BELOW_SCRATCH)?;
+        let elsewhere = "install this program elsewhere";
+        check_path(&init, 0, elsewhere)?;
+        check_visible(&init, elsewhere)?;
+        check_path(scratch, BELOW_SCRATCH, OTHER_FOLDER)?;
         let folders = [Path::new(SHM), scratch].map(|folder| (folder, memory_use(folder, memory)));
         let usable = folders.iter().find(|(_, why)| why.is_none());
         let Some((memory_folder, _)) = usable else {
             let [_, (folder, why)] = &folders;
             let why = why.as_deref().unwrap_or_default();
             return Err(Failure::failed(format!(
-                "User-Mode Linux needs a folder for its memory, but {} {why}; choose another by TMPDIR or --scratch",
+                "User-Mode Linux needs a folder for its memory, but {} {why}; {OTHER_FOLDER}",
                 folder.display()
             )));
         };
@@ -256,8 +268,8 @@ fn check_ptrace(scope: &str) -> Result<(), Failure> {
 }
 
 /// Refuses a path that cannot stand in a kernel's command line, or is too long for a socket with
-/// this many bytes more.
-fn check_path(path: &Path, below: usize) -> Result<(), Failure> {
+/// this many bytes more. `way_out` is for the message.
+fn check_path(path: &Path, below: usize, way_out: &str) -> Result<(), Failure> {
     let bytes = path.as_os_str().as_bytes();
     let is_plain = bytes
         .iter()
@@ -265,28 +277,25 @@ fn check_path(path: &Path, below: usize) -> Result<(), Failure> {
     let is_short = below == 0 || bytes.len() + below <= SOCKET_PATH_MAX;
     match (is_plain, is_short) {
         (true, true) => Ok(()),
-        (false, _) => Err(bad_path(
-            path,
-            "has characters that the command line of a kernel cannot have",
-        )),
-        (_, false) => Err(bad_path(path, "is too long")),
+        (false, _) => {
+            let why = "has characters that the command line of a kernel cannot have";
+            Err(bad_path(path, why, way_out))
+        }
+        (_, false) => Err(bad_path(path, "is too long", way_out)),
     }
 }
 
 /// Refuses a path that programs in the machine do not find.
-pub(super) fn check_visible(path: &Path) -> Result<(), Failure> {
+pub(super) fn check_visible(path: &Path, way_out: &str) -> Result<(), Failure> {
     let hidden = HIDDEN.iter().find(|hidden| path.starts_with(hidden));
     hidden.map_or(Ok(()), |hidden| {
         let why = format!("cannot be seen in the machine, which has its own {hidden}");
-        Err(bad_path(path, &why))
+        Err(bad_path(path, &why, way_out))
     })
 }
 
-fn bad_path(path: &Path, why: &str) -> Failure {
-    Failure::usage(format!(
-        "{}: this path {why}; choose another by TMPDIR or --scratch",
-        path.display()
-    ))
+fn bad_path(path: &Path, why: &str, way_out: &str) -> Failure {
+    Failure::usage(format!("{}: this path {why}; {way_out}", path.display()))
 }
 
 /// Returns why a folder cannot have the file that is the machine's memory.
@@ -304,6 +313,7 @@ fn memory_use(folder: &Path, memory: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn what_a_machine_cannot_use_is_refused_with_a_way_out() {
@@ -315,7 +325,7 @@ mod tests {
                 .message
                 .contains("ptrace_scope is 3")
         );
-        check_path(Path::new("/tmp/ftld-x"), 50).unwrap();
+        check_path(Path::new("/tmp/ftld-x"), 50, OTHER_FOLDER).unwrap();
         let long = "/tmp/".to_owned() + &"x".repeat(60);
         for (path, why) in [
             ("/tmp/a b", "characters"),
@@ -323,10 +333,15 @@ mod tests {
             (long.as_str(), "too long"),
         ] {
             let path = Path::new(path);
-            let refused = check_path(path, 50).and_then(|()| check_visible(path));
+            let refused = check_path(path, 50, OTHER_FOLDER);
+            let refused = refused.and_then(|()| check_visible(path, OTHER_FOLDER));
             let refused = refused.unwrap_err();
             assert!(refused.message.contains(why), "{refused}");
             assert!(refused.message.contains("--scratch"), "{refused}");
+        }
+        if cfg!(target_arch = "x86_64") {
+            let small = Uml::find(MEMORY_MIN - 1, Path::new("/tmp")).unwrap_err();
+            assert!(small.message.contains("needs 64 MiB or more"), "{small}");
         }
         assert_eq!(memory_use(Path::new("/"), 0), None);
         let much = memory_use(Path::new("/"), u64::MAX).unwrap();

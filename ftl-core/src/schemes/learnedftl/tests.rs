@@ -150,7 +150,10 @@ fn a_write_waits_for_nothing_that_is_no_stall() {
         let before = stalled(&ftl);
         let done = ftl.write(at, Lpn::new(lpn), &page).unwrap();
         let waited = done - at - (stalled(&ftl) - before);
-        assert!(waited <= own_ns, "write {n} took {waited} ns besides stalls");
+        assert!(
+            waited <= own_ns,
+            "write {n} took {waited} ns besides stalls"
+        );
         at = done;
     }
     assert!(read(&ftl) > 100, "{} mapping pages are read", read(&ftl));

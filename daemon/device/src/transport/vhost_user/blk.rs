@@ -91,6 +91,14 @@ pub(super) fn config(device: &dyn BlockDevice) -> [u8; CONFIG] {
     config
 }
 
+/// A request, whose readable bytes after the header are in the buffer.
+pub(super) struct Request {
+    kind: u32,
+    sector: u64,
+    chain: Chain,
+    status_at: u64,
+}
+
 /// A finished request.
 pub(super) struct Done {
     /// Bytes written into the guest's memory.
@@ -118,16 +126,44 @@ impl<'a> Blk<'a> {
         }
     }
 
-    /// Executes a request, and writes its data and status. With `write_through`, a change is
-    /// durable before it completes.
-    pub(super) fn execute(
+    /// Reads a request.
+    pub(super) fn receive(
         &mut self,
         memory: &Memory,
         mut chain: Chain,
+    ) -> Result<Request, CloseReason> {
+        let status_at = chain.split_status()?;
+        chain.read(memory, HEADER + REQUEST_MAX, &mut self.buffer)?;
+        let Some((header, _)) = self.buffer.split_first_chunk::<HEADER>() else {
+            return Err(CloseReason::Ring("a request has no header"));
+        };
+        Ok(Request {
+            kind: u32::from_le_bytes(le_bytes(header, 0)),
+            sector: u64::from_le_bytes(le_bytes(header, 8)),
+            chain,
+            status_at,
+        })
+    }
+
+    /// Returns whether a request may wait: for the host's storage, or for the end of a pause.
+    pub(super) fn may_wait(&self, request: &Request, write_through: bool) -> bool {
+        let syncs = match request.kind {
+            READ | GET_ID => false,
+            FLUSH => true,
+            _ => write_through || !self.device.has_volatile_cache(),
+        };
+        syncs || self.device.is_paused()
+    }
+
+    /// Executes the request that was read last, and writes its data and status. With
+    /// `write_through`, a change is durable before it completes.
+    pub(super) fn execute(
+        &mut self,
+        memory: &Memory,
+        request: Request,
         write_through: bool,
     ) -> Result<Done, CloseReason> {
-        let status_at = chain.split_status()?;
-        let (status, done) = match self.perform(memory, &chain, write_through)? {
+        let (status, done) = match self.perform(memory, &request, write_through)? {
             Ok((bytes, hold)) => {
                 let written = to_u32(bytes) + 1;
                 (STATUS_OK, Done { written, hold })
@@ -142,7 +178,7 @@ impl<'a> Blk<'a> {
                 (status, Done { written, hold })
             }
         };
-        memory.write(Space::Guest, status_at, &[status])?;
+        memory.write(Space::Guest, request.status_at, &[status])?;
         self.buffer.clear();
         self.buffer.shrink_to(RESTING);
         Ok(done)
@@ -152,15 +188,16 @@ impl<'a> Blk<'a> {
     fn perform(
         &mut self,
         memory: &Memory,
-        chain: &Chain,
+        request: &Request,
         write_through: bool,
     ) -> Result<io::Result<(usize, Completion)>, CloseReason> {
-        chain.read(memory, HEADER + REQUEST_MAX, &mut self.buffer)?;
-        let Some((header, data)) = self.buffer.split_first_chunk::<HEADER>() else {
-            return Err(CloseReason::Ring("a request has no header"));
-        };
-        let kind = u32::from_le_bytes(le_bytes(header, 0));
-        let sector = u64::from_le_bytes(le_bytes(header, 8));
+        let Request {
+            kind,
+            sector,
+            chain,
+            ..
+        } = request;
+        let (kind, sector) = (*kind, *sector);
         match kind {
             READ => {
                 let len = chain.writable(REQUEST_MAX)?;
@@ -179,6 +216,7 @@ impl<'a> Blk<'a> {
                 Ok(Ok((len, None)))
             }
             _ => {
+                let data = &self.buffer[HEADER..];
                 let changed = change(self.device, kind, sector, data, write_through);
                 Ok(changed.map(|hold| (0, hold)))
             }

@@ -1,14 +1,15 @@
 //! One front-end: its messages, and the requests of its queue.
 //!
 //! Invariants: the queue runs while it has a kick and is enabled. Between two waits it executes at
-//! most as many requests as the queue has entries, so a driver that never pauses cannot block
-//! messages or a stop. At most as many completions are delayed; when the queue or the server
-//! stops, they complete at once.
+//! most as many requests as the queue has entries, and begins none after [`BATCH_MAX`], so a driver
+//! that never pauses cannot block messages or a stop. Requests that finish in between are
+//! acknowledged together, but before a request that may wait. At most as many completions as the
+//! queue has entries are delayed; when the queue or the server stops, they complete at once.
 
 use super::blk::{self, Blk};
 use super::memory::Memory;
 use super::messages::{CONFIG_MAX, Channel, Message, le_bytes};
-use super::ring::{Addresses, Ring};
+use super::ring::{Addresses, Batch, Ring};
 use super::{CloseReason, accept, is_ready, polled, unpolled, wait};
 use crate::device::BlockDevice;
 use crate::transport::latency::{CompletionTimer, DelayQueue};
@@ -19,7 +20,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const GET_FEATURES: u32 = 1;
 const SET_FEATURES: u32 = 2;
@@ -44,6 +45,9 @@ const GET_CONFIG: u32 = 24;
 const P_BACKEND_REQ: u64 = 1 << 5;
 const P_CONFIG: u64 = 1 << 9;
 
+/// Longest time for requests that are acknowledged together, of which the last may be under way.
+const BATCH_MAX: Duration = Duration::from_millis(1);
+
 /// Flag of a message that would carry a descriptor, and does not.
 const NO_FILE: u64 = 1 << 8;
 const FILE_TYPE: u32 = 0o170_000;
@@ -58,6 +62,8 @@ pub(super) struct Connection<'a> {
     accepted: u64,
     memory: Memory,
     ring: Ring,
+    /// Kept for its room.
+    batch: Batch,
     enabled: bool,
     /// Whether requests may be waiting that no kick announces.
     is_behind: bool,
@@ -84,6 +90,7 @@ impl<'a> Connection<'a> {
             accepted: 0,
             memory: Memory::default(),
             ring: Ring::default(),
+            batch: Batch::default(),
             enabled: false,
             is_behind: false,
             holds: DelayQueue::default(),
@@ -160,25 +167,41 @@ impl<'a> Connection<'a> {
         self.ring.kick.is_some() && self.enabled
     }
 
-    /// Executes the requests in the ring, at most as many as it has entries.
+    /// Executes the requests in the ring, at most as many as it has entries, for [`BATCH_MAX`].
     fn execute(&mut self) -> Result<(), CloseReason> {
+        let executed = self.execute_batch();
+        // What has finished is acknowledged, whatever follows.
+        executed.and(self.ring.publish(&self.memory))
+    }
+
+    fn execute_batch(&mut self) -> Result<(), CloseReason> {
         let write_through = self.accepted & blk::F_FLUSH == 0;
         self.is_behind = false;
-        for _ in 0..self.ring.size().max(1) {
-            let Some(head) = self.ring.pop(&self.memory)? else {
-                return Ok(());
-            };
-            let chain = self.ring.chain(&self.memory, head)?;
-            let done = self.blk.execute(&self.memory, chain, write_through)?;
+        let began = Instant::now();
+        let mut batch = std::mem::take(&mut self.batch);
+        self.ring.look(&self.memory, &mut batch)?;
+        let left = (0..batch.heads().len()).rev();
+        for (left, head) in left.zip(batch.heads()) {
+            self.ring.take();
+            let chain = batch.chain(head)?;
+            let request = self.blk.receive(&self.memory, chain)?;
+            if self.blk.may_wait(&request, write_through) {
+                self.ring.publish(&self.memory)?;
+            }
+            let done = self.blk.execute(&self.memory, request, write_through)?;
             match done.hold {
-                None => self.ring.push(&self.memory, head, done.written)?,
+                None => self.ring.finish(head, done.written),
                 Some(_) if self.holds.len() >= usize::from(self.ring.size()) => {
                     return Err(CloseReason::Ring("it has more requests than entries"));
                 }
                 Some(hold) => self.holds.push(hold, (head, done.written)),
             }
+            if left > 0 && began.elapsed() >= BATCH_MAX {
+                self.is_behind = true;
+                break;
+            }
         }
-        self.is_behind = true;
+        self.batch = batch;
         Ok(())
     }
 
@@ -186,6 +209,7 @@ impl<'a> Connection<'a> {
     fn release(&mut self) -> Result<(), CloseReason> {
         while let Some(due) = self.holds.next_due() {
             if due > Instant::now() {
+                self.ring.publish(&self.memory)?;
                 let made = match self.alarm.take() {
                     Some(alarm) => Ok(alarm),
                     None => CompletionTimer::new(),
@@ -195,22 +219,21 @@ impl<'a> Connection<'a> {
                     .insert(made.map_err(CloseReason::io("create a timer"))?);
                 return alarm.set(due).map_err(CloseReason::io("set a timer"));
             }
-            self.complete_first()?;
+            self.complete_first();
         }
-        Ok(())
+        self.ring.publish(&self.memory)
     }
 
     fn complete_all(&mut self) -> Result<(), CloseReason> {
         while !self.holds.is_empty() {
-            self.complete_first()?;
+            self.complete_first();
         }
-        Ok(())
+        self.ring.publish(&self.memory)
     }
 
-    fn complete_first(&mut self) -> Result<(), CloseReason> {
-        match self.holds.pop() {
-            Some((head, written)) => self.ring.push(&self.memory, head, written),
-            None => Ok(()),
+    fn complete_first(&mut self) {
+        if let Some((head, written)) = self.holds.pop() {
+            self.ring.finish(head, written);
         }
     }
 

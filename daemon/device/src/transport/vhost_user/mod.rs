@@ -14,7 +14,8 @@
 //! 1.2", 2.7 (split virtqueues) and 5.2 (block device).
 //!
 //! Invariants: one front-end at a time, with one queue; requests are executed one by one, in the
-//! order of the ring. Everything in the guest's memory is read once, then checked. A front-end that
+//! order of the ring. Everything in the guest's memory is read once, then checked: rings and
+//! descriptors in batches, with a system call for all that is available. A front-end that
 //! breaks a rule loses its connection, with one message. A request completes after the device has
 //! finished it, and FLUSH only after [`crate::device::Flush::wait`]: the device determines the
 //! effect of power failure on it.

@@ -1,21 +1,25 @@
 //! A split virtqueue in the guest's memory.
 //!
 //! Invariants: a chain has at most as many descriptors as the queue, so one with a cycle ends.
-//! Indirect descriptors and the event index are not offered. An entry of the available ring is read
-//! after the index that covers it, a used index is written after its entry. Each access is a system
-//! call, which a compiler does not reorder; the fences are for the processor.
+//! Indirect descriptors and the event index are not offered. An entry of the available ring, and the
+//! table of descriptors, are read after the index that covers them; a used index is written after
+//! its entries. Each access is a system call, which a compiler does not reorder; the fences are for
+//! the processor. So requests are taken and returned in batches, with one call for all entries.
 
 use super::CloseReason;
 use super::memory::{Memory, Space};
 use super::messages::le_bytes;
-use ftld_kit::convert::index;
+use ftld_kit::convert::{index, to_u64};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{Ordering, fence};
 
 /// Maximum size of a queue; front-ends use up to 1024.
 const SIZE_MAX: u16 = 1024;
-const DESCRIPTOR: u64 = 16;
+const DESCRIPTOR: usize = 16;
+/// Bytes of an entry of the available and of the used ring.
+const AVAILABLE: usize = 2;
+const USED: usize = 8;
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
@@ -39,6 +43,8 @@ pub(super) struct Ring {
     pub(super) next: u16,
     /// Index of the next entry of the used ring; `None` before the first.
     next_used: Option<u16>,
+    /// Entries that the used ring does not have yet.
+    finished: Vec<[u8; USED]>,
     pub(super) kick: Option<File>,
     pub(super) call: Option<File>,
 }
@@ -48,6 +54,19 @@ pub(super) struct Ring {
 pub(super) struct Segment {
     address: u64,
     len: u32,
+}
+
+/// Successive entries of a ring: the place of the first, and their number.
+struct Part {
+    at: usize,
+    len: usize,
+}
+
+/// The requests that were available at one moment, and all descriptors.
+#[derive(Default)]
+pub(super) struct Batch {
+    heads: Vec<[u8; AVAILABLE]>,
+    table: Vec<[u8; DESCRIPTOR]>,
 }
 
 /// The descriptors of a request.
@@ -86,70 +105,55 @@ impl Ring {
         ))
     }
 
-    /// Takes the next request from the available ring: the number of its first descriptor.
-    pub(super) fn pop(&mut self, memory: &Memory) -> Result<Option<u16>, CloseReason> {
-        let start = self.addresses()?.available;
-        let end = read_u16(memory, offset(start, 2)?)?;
+    /// Reads the requests in the available ring, at most as many as it has entries. They stay in it
+    /// until [`Ring::take`].
+    pub(super) fn look(&self, memory: &Memory, into: &mut Batch) -> Result<(), CloseReason> {
+        let Addresses {
+            descriptors,
+            available,
+            ..
+        } = self.addresses()?;
+        let end = read_u16(memory, offset(available, 2)?)?;
         let count = end.wrapping_sub(self.next);
+        into.heads.clear();
         if count == 0 {
-            return Ok(None);
+            return Ok(());
         }
         if count > self.size {
             return Err(CloseReason::Ring("it has more requests than entries"));
         }
         fence(Ordering::Acquire);
-        let entry = 4 + 2 * u64::from(self.next % self.size);
-        let head = read_u16(memory, offset(start, entry)?)?;
-        self.next = self.next.wrapping_add(1);
-        Ok(Some(head))
-    }
-
-    /// Reads the descriptors of a request.
-    pub(super) fn chain(&self, memory: &Memory, head: u16) -> Result<Chain, CloseReason> {
-        let table = self.addresses()?.descriptors;
-        let (mut chain, mut at) = (Chain::default(), head);
-        for _ in 0..self.size {
-            if at >= self.size {
-                return Err(CloseReason::Ring(
-                    "a descriptor's number is beyond the table",
-                ));
-            }
-            let mut bytes = [0; DESCRIPTOR as usize];
-            let address = offset(table, DESCRIPTOR * u64::from(at))?;
-            memory.read(Space::FrontEnd, address, &mut bytes)?;
-            let segment = Segment {
-                address: u64::from_le_bytes(le_bytes(&bytes, 0)),
-                len: u32::from_le_bytes(le_bytes(&bytes, 8)),
-            };
-            let flags = u16::from_le_bytes(le_bytes(&bytes, 12));
-            if flags & INDIRECT != 0 {
-                return Err(CloseReason::Ring("indirect descriptors are not offered"));
-            }
-            match flags & WRITE != 0 {
-                true => chain.writable.push(segment),
-                false if chain.writable.is_empty() => chain.readable.push(segment),
-                false => {
-                    return Err(CloseReason::Ring("a chain is read after it is written"));
-                }
-            }
-            if flags & NEXT == 0 {
-                return Ok(chain);
-            }
-            at = u16::from_le_bytes(le_bytes(&bytes, 14));
+        into.heads.resize(usize::from(count), [0; AVAILABLE]);
+        let mut rest = &mut into.heads[..];
+        for part in self.parts(self.next, rest.len()) {
+            let (now, later) = rest.split_at_mut(part.len);
+            let at = entry(available, part.at, AVAILABLE)?;
+            memory.read(Space::FrontEnd, at, now.as_flattened_mut())?;
+            rest = later;
         }
-        Err(CloseReason::Ring(
-            "a chain has more descriptors than the queue",
-        ))
+        into.table.resize(usize::from(self.size), [0; DESCRIPTOR]);
+        let table = into.table.as_flattened_mut();
+        memory.read(Space::FrontEnd, descriptors, table)
     }
 
-    /// Returns a finished request to the driver, of which the first `written` writable bytes are
-    /// written, and interrupts it unless it polls.
-    pub(super) fn push(
-        &mut self,
-        memory: &Memory,
-        head: u16,
-        written: u32,
-    ) -> Result<(), CloseReason> {
+    /// Takes the next request from the available ring.
+    pub(super) fn take(&mut self) {
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Notes a finished request, of which the first `written` writable bytes are written.
+    pub(super) fn finish(&mut self, head: u16, written: u32) {
+        let mut entry = [0; USED];
+        entry[..4].copy_from_slice(&u32::from(head).to_le_bytes());
+        entry[4..].copy_from_slice(&written.to_le_bytes());
+        self.finished.push(entry);
+    }
+
+    /// Returns all finished requests to the driver, and interrupts it unless it polls.
+    pub(super) fn publish(&mut self, memory: &Memory) -> Result<(), CloseReason> {
+        if self.finished.is_empty() {
+            return Ok(());
+        }
         let Addresses {
             used, available, ..
         } = self.addresses()?;
@@ -157,21 +161,37 @@ impl Ring {
             Some(number) => number,
             None => read_u16(memory, offset(used, 2)?)?,
         };
-        let mut entry = [0; 8];
-        entry[..4].copy_from_slice(&u32::from(head).to_le_bytes());
-        entry[4..].copy_from_slice(&written.to_le_bytes());
-        let at = offset(used, 4 + 8 * u64::from(number % self.size))?;
-        memory.write(Space::FrontEnd, at, &entry)?;
+        let mut rest = &self.finished[..];
+        for part in self.parts(number, rest.len()) {
+            let (now, later) = rest.split_at(part.len);
+            let at = entry(used, part.at, USED)?;
+            memory.write(Space::FrontEnd, at, now.as_flattened())?;
+            rest = later;
+        }
         fence(Ordering::Release);
-        let next = number.wrapping_add(1);
+        let next = number.wrapping_add(self.finished.len() as u16);
         memory.write(Space::FrontEnd, offset(used, 2)?, &next.to_le_bytes())?;
         self.next_used = Some(next);
+        self.finished.clear();
         // Before the flag is read: the driver clears it, then looks at the index once more.
         fence(Ordering::SeqCst);
         match &self.call {
             Some(call) if read_u16(memory, available)? & NO_INTERRUPT == 0 => interrupt(call),
             _ => Ok(()),
         }
+    }
+
+    /// Returns where this many entries of a ring are, of which the first has this index: after the
+    /// last place they go on at the first one.
+    fn parts(&self, index: u16, mut count: usize) -> impl Iterator<Item = Part> + use<> {
+        let size = usize::from(self.size);
+        let mut at = usize::from(index) % size;
+        std::iter::from_fn(move || {
+            let len = count.min(size - at);
+            let part = Part { at, len };
+            (at, count) = (0, count - len);
+            (len > 0).then_some(part)
+        })
     }
 
     /// Takes the driver's notification.
@@ -204,6 +224,11 @@ fn is_temporary(error: &io::Error) -> bool {
     )
 }
 
+/// Returns the address of an entry of a ring, after its flags and index.
+fn entry(ring: u64, number: usize, bytes: usize) -> Result<u64, CloseReason> {
+    offset(ring, 4 + to_u64(number * bytes))
+}
+
 /// Returns the address after `bytes` bytes.
 fn offset(address: u64, bytes: u64) -> Result<u64, CloseReason> {
     let outside = CloseReason::Outside {
@@ -217,6 +242,46 @@ fn read_u16(memory: &Memory, address: u64) -> Result<u16, CloseReason> {
     let mut bytes = [0; 2];
     memory.read(Space::FrontEnd, address, &mut bytes)?;
     Ok(u16::from_le_bytes(bytes))
+}
+
+impl Batch {
+    /// Returns the numbers of the requests' first descriptors, in the order of the ring.
+    pub(super) fn heads(&self) -> impl ExactSizeIterator<Item = u16> {
+        self.heads.iter().map(|head| u16::from_le_bytes(*head))
+    }
+
+    /// Returns the descriptors of a request.
+    pub(super) fn chain(&self, head: u16) -> Result<Chain, CloseReason> {
+        let (mut chain, mut at) = (Chain::default(), head);
+        for _ in &self.table {
+            let bytes = self.table.get(usize::from(at));
+            let bytes = bytes.ok_or(CloseReason::Ring(
+                "a descriptor's number is beyond the table",
+            ))?;
+            let segment = Segment {
+                address: u64::from_le_bytes(le_bytes(bytes, 0)),
+                len: u32::from_le_bytes(le_bytes(bytes, 8)),
+            };
+            let flags = u16::from_le_bytes(le_bytes(bytes, 12));
+            if flags & INDIRECT != 0 {
+                return Err(CloseReason::Ring("indirect descriptors are not offered"));
+            }
+            match flags & WRITE != 0 {
+                true => chain.writable.push(segment),
+                false if chain.writable.is_empty() => chain.readable.push(segment),
+                false => {
+                    return Err(CloseReason::Ring("a chain is read after it is written"));
+                }
+            }
+            if flags & NEXT == 0 {
+                return Ok(chain);
+            }
+            at = u16::from_le_bytes(le_bytes(bytes, 14));
+        }
+        Err(CloseReason::Ring(
+            "a chain has more descriptors than the queue",
+        ))
+    }
 }
 
 impl Chain {

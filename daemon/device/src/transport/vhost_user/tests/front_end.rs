@@ -199,17 +199,29 @@ impl FrontEnd {
 
     /// Makes a chain available, without a kick.
     pub(super) fn offer(&mut self, head: u16) {
-        let entry = AVAILABLE + 4 + 2 * u64::from(self.next % SIZE);
-        self.put(entry, &head.to_le_bytes());
-        self.next = self.next.wrapping_add(1);
+        self.offer_all(&[head]);
+    }
+
+    /// Makes chains available at once, without a kick.
+    pub(super) fn offer_all(&mut self, heads: &[u16]) {
+        for head in heads {
+            let entry = AVAILABLE + 4 + 2 * u64::from(self.next % SIZE);
+            self.put(entry, &head.to_le_bytes());
+            self.next = self.next.wrapping_add(1);
+        }
         self.put(AVAILABLE + 2, &self.next.to_le_bytes());
     }
 
-    /// Waits for an interrupt.
-    pub(super) fn interrupted(&self, within: Duration) -> bool {
+    /// Waits for an interrupt; it stays.
+    pub(super) fn is_interrupted(&self, within: Duration) -> bool {
         let mut polled = [PollFd::new(self.call.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(within).unwrap();
-        let is = poll(&mut polled, timeout).unwrap() == 1;
+        poll(&mut polled, timeout).unwrap() == 1
+    }
+
+    /// Waits for an interrupt, and takes it.
+    pub(super) fn interrupted(&self, within: Duration) -> bool {
+        let is = self.is_interrupted(within);
         if is {
             self.call.read().unwrap();
         }

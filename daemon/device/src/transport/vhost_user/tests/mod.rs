@@ -25,6 +25,9 @@ struct Ram {
     is_broken: AtomicBool,
     /// How long completions take.
     delay: Mutex<Option<Duration>>,
+    /// How long a request and a sync keep the server.
+    takes: Mutex<Duration>,
+    syncs: Mutex<Duration>,
 }
 
 impl Ram {
@@ -36,6 +39,8 @@ impl Ram {
             is_cached: AtomicBool::new(true),
             is_broken: AtomicBool::new(false),
             delay: Mutex::default(),
+            takes: Mutex::default(),
+            syncs: Mutex::default(),
         }
     }
 
@@ -56,6 +61,7 @@ impl Ram {
         let end = end.filter(|_| !self.is_broken.load(SeqCst));
         let end = end.ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))?;
         run(&mut self.bytes.lock()[offset as usize..end as usize]);
+        std::thread::sleep(*self.takes.lock());
         Ok(self.done())
     }
 
@@ -67,10 +73,11 @@ impl Ram {
     }
 }
 
-struct Synced(Completion);
+struct Synced(Completion, Duration);
 
 impl Flush for Synced {
     fn wait(self: Box<Self>) -> io::Result<Completion> {
+        std::thread::sleep(self.1);
         Ok(self.0)
     }
 }
@@ -114,7 +121,7 @@ impl BlockDevice for Ram {
     }
     fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>> {
         self.note(format!("flush {of:?}"));
-        Ok(Box::new(Synced(self.done())))
+        Ok(Box::new(Synced(self.done(), *self.syncs.lock())))
     }
     fn extents(&self, _: u64, len: u64, _: usize) -> io::Result<Vec<Extent>> {
         Ok(vec![Extent { len, mapped: true }])
@@ -431,4 +438,97 @@ fn delayed_requests_complete_when_they_are_due_and_at_a_stop() {
     }
     drop(rig);
     assert_eq!(guest.used(), Some((0, 1)));
+}
+
+#[test]
+fn requests_that_arrive_together_are_acknowledged_together() {
+    let rig = Rig::new();
+    let mut guest = rig.front_end();
+    // Both rings go on at their begin within the requests, and so do their indices.
+    assert_eq!(guest.ask(11, &u32s(&[0, 0])), u32s(&[0, 0]));
+    (guest.next, guest.seen) = (u16::MAX - 9, u16::MAX - 9);
+    guest.put(USED + 2, &guest.seen.to_le_bytes());
+    guest.put(AVAILABLE + 2, &guest.next.to_le_bytes());
+    guest.send(&(10, u32s(&[0, guest.next.into()]), 0));
+    guest.send(&(12, u64s(&[0]), 1));
+    guest.send(&(18, u32s(&[0, 1]), 0));
+    guest.ask(1, &[]);
+    let heads: Vec<u16> = (0..20).map(|number| 3 * number).collect();
+    for head in &heads {
+        let at = u64::from(*head);
+        guest.put(HEADER + 16 * at, &[u32s(&[1, 0]), u64s(&[at])].concat());
+        guest.put(DATA + 512 * at, &[*head as u8 + 1; 512]);
+        guest.chain(
+            *head,
+            &[
+                (HEADER + 16 * at, 16, false),
+                (DATA + 512 * at, 512, false),
+                (STATUS + at, 1, true),
+            ],
+        );
+    }
+    guest.put(STATUS, &[0xff; 64]);
+    guest.offer_all(&heads);
+    guest.kick.write(1).unwrap();
+    let (mut used, mut interrupts) = (Vec::new(), 0);
+    while used.len() < heads.len() {
+        assert!(guest.is_interrupted(Duration::from_secs(10)));
+        interrupts += guest.call.read().unwrap();
+        used.extend(std::iter::from_fn(|| guest.used()));
+    }
+    let expected: Vec<_> = heads.iter().map(|head| (u32::from(*head), 1)).collect();
+    assert_eq!(used, expected);
+    // One, unless the machine is so busy that they take longer than a batch may.
+    assert!(interrupts <= 10, "{interrupts} interrupts");
+    let expected: Vec<_> = heads
+        .iter()
+        .map(|head| format!("write {} 512", 512 * u64::from(*head)))
+        .collect();
+    assert_eq!(rig.ram.take(), expected);
+    for head in &heads {
+        let at = 512 * usize::from(*head);
+        assert_eq!(guest.get(STATUS + u64::from(*head), 1), [0]);
+        assert_eq!(rig.ram.bytes.lock()[at..at + 512], [*head as u8 + 1; 512]);
+    }
+    assert_eq!(guest.ask(11, &u32s(&[0, 0])), u32s(&[0, 10]));
+}
+
+#[test]
+fn no_finished_request_waits_for_another_ones_sync() {
+    let rig = Rig::new();
+    let mut guest = rig.front_end();
+    *rig.ram.syncs.lock() = Duration::from_millis(300);
+    let header = guest.header(0, 0);
+    guest.chain(0, &[header, (DATA, 513, true)]);
+    guest.put(HEADER + 16, &[u32s(&[4, 0]), u64s(&[0])].concat());
+    guest.chain(3, &[(HEADER + 16, 16, false), (STATUS, 1, true)]);
+    guest.offer_all(&[0, 3]);
+    let start = Instant::now();
+    guest.kick.write(1).unwrap();
+    assert!(guest.interrupted(Duration::from_secs(10)));
+    assert!(start.elapsed() < Duration::from_millis(300));
+    assert_eq!((guest.used(), guest.used()), (Some((0, 513)), None));
+    assert!(guest.interrupted(Duration::from_secs(10)));
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    assert_eq!(guest.used(), Some((3, 1)));
+}
+
+#[test]
+fn slow_requests_delay_neither_a_stop_nor_each_other() {
+    let rig = Rig::new();
+    let mut guest = rig.front_end();
+    *rig.ram.takes.lock() = Duration::from_millis(30);
+    let header = guest.header(0, 0);
+    guest.chain(0, &[header, (DATA, 513, true)]);
+    guest.offer_all(&[0; SIZE as usize]);
+    let start = Instant::now();
+    guest.kick.write(1).unwrap();
+    assert!(guest.interrupted(Duration::from_secs(10)));
+    drop(rig);
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "it waited for all requests"
+    );
+    let done = std::iter::from_fn(|| guest.used()).count();
+    assert!((1..40).contains(&done), "{done} requests");
 }
