@@ -1,6 +1,8 @@
 #!/bin/bash
-# `ftld crash-test` as an ordinary user: the commands of docs/CRASH_TESTING.md in User-Mode Linux, a raw device over NBD, messages
-# before anything is made, and endings that leave nothing. As root, a file system on this kernel. Then the pytest fixture's own tests.
+# `ftld crash-test` as an ordinary user: the commands of docs/CRASH_TESTING.md in User-Mode Linux, file systems whose states are mounted
+# there, a raw device over NBD, messages before anything is made, and endings that leave nothing. As root, a file system on this kernel.
+# Then the pytest fixture's own tests.
+#   FILE_SYSTEMS (xfs btrfs f2fs)   those that are mounted
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/lib.sh"
@@ -67,6 +69,23 @@ wait $process
 same "two runs: the first one: exit code" $? 1
 step "two runs: the first one: message" grep -F "another program has replaced this recording" first
 untouched "two runs"
+
+# What was synced is there at every mark, in each state that a machine mounts; what was not is found missing.
+# shellcheck disable=SC2016 # for the inner shells
+{
+  load='for i in 1 2 3; do echo "content $i" > $0/f$i; $1 $0/f$i $0; echo ACK $i; read -r answer; done'
+  check='grep -qx "content $FTLD_MARK" "$FTLD_FILES/f$FTLD_MARK"; rc=$?; echo more > "$FTLD_FILES/more"; exit $rc'
+}
+for fs in ${FILE_SYSTEMS:-xfs btrfs f2fs}; do
+  mounted=(--fs "$fs" --size 320MiB --at mark --check "$check" -- sh -c "$load" '{}')
+  exits "$fs, synced" 0 "${mounted[@]}" sync
+  shows "$fs, synced: all states" "3 states, 3 different ones checked, 0 failed"
+  exits "$fs, not synced" 1 "${mounted[@]}" true
+  shows "$fs, not synced: found" "f1: No such file or directory"
+done
+exits "no check" 1 --fs xfs --at mark --check ./missing -- sh -c "$load" '{}' true
+shows "no check: as a shell says it" "the check cannot be run (exit code 127)"
+untouched "mounted states"
 
 # Messages, before anything is made.
 rm -f crash-test.rec
