@@ -63,7 +63,7 @@ untouched "what is left"
   sh -c "echo > $PWD/one; until [ -e $PWD/two ]; do sleep 0.1; done; : {}" > first 2>&1 &
 process=$!
 soon "two runs: COMMAND runs" 20 test -e one
-exits "two runs: the second one" 0 --fs none --machine nbd --check true -- sh -c ': {}'
+exits "two runs: the second one" 0 --fs none --machine nbd --check true -- sh -c 'echo ACK 1; read -r ok; : {}'
 touch two
 wait $process
 same "two runs: the first one: exit code" $? 1

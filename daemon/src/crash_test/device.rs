@@ -1,6 +1,7 @@
 //! The device of a crash test: its image, with the file system in it, and the daemon that records.
 
 use super::file_system::FileSystem;
+use crate::control::{self, Request};
 use crate::serve;
 use ftld_device::config::Config;
 use ftld_device::device::{BlockDevice, FlushOf};
@@ -133,6 +134,7 @@ pub(super) fn environment(dirs: &Dirs, set: &mut dyn FnMut(&OsStr, Option<&OsStr
 /// A daemon that records.
 pub(super) struct Device {
     process: Child,
+    dirs: Dirs,
     log: PathBuf,
 }
 
@@ -166,6 +168,7 @@ impl Device {
         let read = BufReader::new(output).read_line(&mut line);
         let device = Device {
             process,
+            dirs: places.dirs.clone(),
             log: places.log.clone(),
         };
         match read {
@@ -217,12 +220,16 @@ impl Device {
 }
 
 impl Drop for Device {
-    /// Lets the daemon remove its device; a killed one would leave a block device.
+    /// Lets the daemon remove its device, even if it is in use; a killed one, or one that gets a
+    /// second SIGTERM, would leave a block device.
     fn drop(&mut self) {
-        let end = Instant::now() + STOP_MAX;
         if !self.has_ended() {
-            let _ = kill(self.pid(), Signal::SIGTERM);
+            let force = Request::Stop { force: true };
+            if control::answer(&self.dirs, NAME, &force).is_err() {
+                let _ = kill(self.pid(), Signal::SIGTERM);
+            }
         }
+        let end = Instant::now() + STOP_MAX;
         while !self.has_ended() && Instant::now() < end {
             std::thread::sleep(LOOK_EVERY);
         }

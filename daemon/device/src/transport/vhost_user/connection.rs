@@ -373,7 +373,9 @@ fn state(message: &Message) -> Result<u32, CloseReason> {
     }
 }
 
-/// Takes the event, pipe or socket of a message, if it carries one. It never blocks the server.
+/// Takes the event, pipe or socket of a message, if it carries one. It does not block the server. A
+/// front-end that shares the flag, and clears it again, delays its own requests and the stop, which
+/// gives up after its time.
 fn event(message: &mut Message) -> Result<Option<File>, CloseReason> {
     match message.u64()? {
         0 => {}
