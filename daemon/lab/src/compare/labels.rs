@@ -8,9 +8,12 @@ use std::slice::SliceIndex;
 type Setting = fn(&Job) -> Option<String>;
 
 /// Settings in a label, if they differ between the runs.
-const SETTINGS: [(&str, Setting); 10] = [
+const SETTINGS: [(&str, Setting); 11] = [
     ("", |job| job.preset.clone()),
     ("", |job| job.profile.clone()),
+    ("slc ", |job| {
+        job.slc_region.map(|percent| format!("{percent} %"))
+    }),
     ("", |job| job.size.clone()),
     ("op ", |job| job.op.map(|op| format!("{op} %"))),
     ("effective op ", |job| {

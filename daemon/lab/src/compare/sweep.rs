@@ -25,6 +25,9 @@ pub(crate) struct Sweep {
     /// Flash devices: names of `ftld profiles`, or TOML files
     #[arg(long, value_name = "NAME|FILE.toml,...", value_delimiter = ',')]
     pub(crate) profile: Vec<String>,
+    /// Shares of the blocks in SLC mode, such as 0%,5%, on flash devices of several bits per cell
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent)]
+    pub(crate) slc_region: Vec<f64>,
     /// Sizes that the host sees
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     pub(crate) size: Vec<String>,
@@ -222,11 +225,25 @@ impl Sweep {
         jobs
     }
 
+    /// Returns every flash device: each profile, with each SLC region or without one.
+    fn flash_devices(&self) -> Vec<(Option<String>, Option<f64>)> {
+        let mut devices = Vec::new();
+        for profile in each(&self.profile) {
+            for slc_region in each(&self.slc_region) {
+                devices.push((
+                    profile.clone(),
+                    slc_region.filter(|percent| *percent != 0.0),
+                ));
+            }
+        }
+        devices
+    }
+
     fn devices(&self, workload: &str, seeds: &[u64]) -> Vec<Job> {
         let mut jobs = Vec::new();
         // A synthetic workload fits every device, so address rules for traces do not apply.
         let made = ftld_traces::Workload::parse(workload).is_some();
-        for profile in each(&self.profile) {
+        for (profile, slc_region) in self.flash_devices() {
             for size in each(&self.size) {
                 for base in self.flash_and_ram() {
                     for rate in each(&self.rate) {
@@ -234,6 +251,7 @@ impl Sweep {
                             jobs.push(Job {
                                 workload: workload.into(),
                                 profile: profile.clone(),
+                                slc_region,
                                 size: size.clone(),
                                 rate,
                                 seed,

@@ -384,3 +384,24 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
         ]
     );
 }
+
+#[test]
+fn devices_with_and_without_an_slc_region_are_compared() {
+    let host = Host::new();
+    let device = [
+        "--profile",
+        "tlc-16k",
+        "--slc-region",
+        "0%,5%",
+        "--scheme",
+        "pagemap",
+    ];
+    let (code, plan, error) =
+        host.run(&[&["compare", "uniform:requests=10", "--plan"], &device[..]].concat());
+    assert_eq!(code, 0, "{error}");
+    let regions: Vec<_> = plan
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["slc_region"].as_f64())
+        .collect();
+    assert_eq!(regions, [None, Some(5.0)]);
+}
