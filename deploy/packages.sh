@@ -72,6 +72,7 @@ lay_out_system() {
   put 644 "$doc/examples" deploy/slurm-array.sh deploy/parallel.sh
   put 755 "$doc/examples" docs/examples/ledger.py docs/examples/orders.py
   put 755 "$doc/examples/checks" deploy/checks/*
+  put 755 "$doc/examples/recipes" docs/examples/recipes/*
   put 644 "$doc/grafana/dashboards" deploy/grafana/dashboards/*
   for kind in dashboards datasources; do
     put 644 "$doc/grafana/provisioning/$kind" deploy/grafana/provisioning/$kind/*
@@ -125,6 +126,7 @@ build_static() {
   for section in 5 7 8; do put 644 "$top/man/man$section" "$out/static-parts"/man/*."$section".gz; done
   put 755 "$top/examples" docs/examples/ledger.py docs/examples/orders.py
   put 755 "$top/examples/checks" deploy/checks/*
+  put 755 "$top/examples/recipes" docs/examples/recipes/*
   install -D -m 644 "$out/static-parts/bash" "$top/completions/ftld.bash"
   install -D -m 644 "$out/static-parts/zsh" "$top/completions/_ftld"
   install -D -m 644 "$out/static-parts/fish" "$top/completions/ftld.fish"

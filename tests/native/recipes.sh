@@ -1,0 +1,42 @@
+#!/bin/bash
+# The recipes of docs/examples/recipes as an ordinary user, in User-Mode Linux: a program that syncs loses nothing that it reported, and
+# the same program without a sync is found out. What is known of the programs: git reports a commit before its branch is durable, with
+# core.fsync=all only the last one; dpkg --force-unsafe-io loses no version that was reported.
+#   SECONDS_EACH (20)    longest exploration
+SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
+root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/tests/lib.sh"
+: "${SECONDS_EACH:=20}"
+trap 'cd / && rm -rf "$SCRATCH"' EXIT
+chmod 755 "$SCRATCH"
+install -m 755 "$(command -v ftld)" "$SCRATCH"
+install -m 755 -D -t "$SCRATCH/recipes" "$root"/docs/examples/recipes/*
+install -d -o nobody "$SCRATCH/user" "$SCRATCH/user/tmp"
+cd "$SCRATCH/user" || exit
+user=(setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$PWD" TMPDIR="$PWD/tmp" PATH="$SCRATCH:/usr/bin:/bin")
+# recipe CODE TEXT NAME ARGUMENT...: exit code and a text of the report.
+recipe() {
+  local wanted=$1 text=$2 name=$3 began
+  shift 3
+  began=$(now)
+  "${user[@]}" ftld crash-test --at flush --for "${SECONDS_EACH}s" --failures 1 --check "../recipes/$name check \$FTLD_FILES" \
+    -- "../recipes/$name" run '{}' "$@" > out 2>&1
+  same "$name $*: exit code" $? "$wanted"
+  if grep -qF -- "$text" out; then ok "$name $*: $text"; else
+    bad "$name $*: no '$text'"
+    cat out
+  fi
+  note "$name $*: $(grep -o '[0-9,]* different ones checked' out), $(($(now) - began)) s"
+}
+recipe 0 " 0 failed" replace.py 5 whole
+recipe 1 "was reported" replace.py 5 no-folder
+recipe 1 "settings.json" replace.py 5 no-fsync
+recipe 0 " 0 failed" lmdb-base.py 5
+recipe 1 "No such file or directory" lmdb-base.py 5 sync
+recipe 0 " 0 failed" leveldb-base.py 5 sync
+recipe 1 "0 of 5 reported batches are there" leveldb-base.py 5 no-sync
+recipe 1 "does not have any commits yet" git.sh 3
+recipe 1 "commit 1 is the last one" git.sh 3 core.fsync=all
+recipe 0 " 0 failed" dpkg.sh 3
+recipe 0 " 0 failed" dpkg.sh 3 --force-unsafe-io
+finish
