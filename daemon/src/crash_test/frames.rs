@@ -3,19 +3,22 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-/// A message. Every [`Frame::Ask`] has one [`Frame::Answer`], in order.
+/// A message. Every [`Frame::Ask`] has one [`Frame::Answer`], in order: a part of the answer. The
+/// last part is shorter than [`PART_BYTES`]; before it, an empty [`Frame::Ask`] asks for the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// Output of COMMAND.
     Output(Vec<u8>),
-    /// A line for the control socket of the device.
+    /// A line for the control socket of the device, or the verdict on a state; empty for more.
     Ask(Vec<u8>),
-    /// The line that the device answered; empty if it did not.
+    /// What the host answers; empty if it cannot.
     Answer(Vec<u8>),
     /// The machine's last message, as JSON.
     End(Vec<u8>),
 }
 
+/// Bytes of a part of an answer: the machine's line stops at more than 4 KiB that are not read.
+pub(super) const PART_BYTES: usize = 1024;
 /// Longest content of a frame.
 pub(super) const CONTENT_MAX: usize = 1 << 20;
 

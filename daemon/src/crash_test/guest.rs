@@ -8,7 +8,7 @@
 
 use super::device::{NAME, kernel_flushes};
 use super::file_system::{self, FileSystem};
-use super::frames::Frame;
+use super::frames::{Frame, PART_BYTES};
 use super::job::{self, Job, Outcome};
 use crate::control::{self, Request};
 use ftld_device::instance::{Dirs, Instance};
@@ -191,11 +191,20 @@ impl Line {
         frame.write(&mut *self.output.lock())
     }
 
-    /// Passes a request to the device, and waits for its answer.
-    fn ask(&self, request: Vec<u8>) -> io::Result<Vec<u8>> {
+    /// Asks the host, and waits for all parts of its answer. The first answer is what the machine
+    /// is to do.
+    fn ask(&self, mut request: Vec<u8>) -> io::Result<Vec<u8>> {
         let answers = self.answers.lock();
-        self.send(&Frame::Ask(request))?;
-        answers.recv().map_err(io::Error::other)
+        let mut answer = Vec::new();
+        loop {
+            self.send(&Frame::Ask(std::mem::take(&mut request)))?;
+            let part = answers.recv().map_err(io::Error::other)?;
+            let is_last = part.len() < PART_BYTES;
+            answer.extend(part);
+            if is_last {
+                return Ok(answer);
+            }
+        }
     }
 }
 
@@ -240,13 +249,7 @@ fn mount_at(source: &str, kind: &str, path: &Path, options: &str) -> Result<(), 
 }
 
 fn run(line: &Arc<Line>) -> Result<Report, Failure> {
-    let mut text = Vec::new();
-    loop {
-        match line.ask(Vec::new()).map_err(at(SERIAL))? {
-            part if part.is_empty() => break,
-            part => text.extend(part),
-        }
-    }
+    let text = line.ask(Vec::new()).map_err(at(SERIAL))?;
     let spec: Spec = serde_json::from_slice(&text).map_err(Failure::failed)?;
     // Without these many programs run, too.
     for (kind, path) in [("tmpfs", SHM), ("devpts", "/dev/pts")] {
@@ -314,7 +317,7 @@ fn run_command(
 fn run_checks(spec: &Spec, fs: &FileSystem, line: &Line) -> Result<Report, Failure> {
     chown(DISK, Some(spec.uid), Some(spec.gid)).map_err(at(DISK))?;
     std::fs::create_dir(STATE).map_err(at(STATE))?;
-    let mut verdict = String::new();
+    let mut verdict = "ready".to_owned();
     let code = loop {
         let answer = line.ask(verdict.into_bytes()).map_err(at(SERIAL))?;
         let Some((_, mark)) = answer.split_first() else {

@@ -3,7 +3,7 @@
 //! Its root is the host's root (hostfs). Its disk is a virtio disk that the device serves over
 //! vhost-user: UML's own disk, `ubd`, drops every FLUSH. The machine dies with its process group.
 
-use super::frames::Frame;
+use super::frames::{Frame, PART_BYTES};
 use super::guest::{self, DISK_MODULE, LastWord, MODULES, Report, Spec};
 use super::programs::{find, last_lines, output};
 use super::{device, killed, show};
@@ -15,6 +15,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Pid;
 use rustix::io::{FdFlags, fcntl_setfd};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -31,8 +32,6 @@ const PACKAGE: &str = "user-mode-linux";
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest wait for a machine that switches itself off.
 const OFF_MAX: Duration = Duration::from_secs(5);
-/// Bytes of an answer to the machine: its serial line stops at more than 4 KiB that are not read.
-const ANSWER_BYTES: usize = 1024;
 /// The kernel's last lines that a message has.
 const CONSOLE_LINES: usize = 6;
 /// Smallest memory in which the kernel starts and a file system is mounted.
@@ -163,7 +162,7 @@ impl Uml {
         let process = kernel.spawn().map_err(failed)?;
         drop(its);
         let (told, last) = channel();
-        std::thread::spawn(move || drop(told.send(listen(line, &spec, answer))));
+        std::thread::spawn(move || drop(told.send(listen(line, spec, answer))));
         Ok(Machine {
             process,
             kept,
@@ -235,21 +234,23 @@ impl Drop for Machine {
     }
 }
 
-/// Shows the machine's output and answers what it asks for, first for what it is to do, in parts
-/// and an empty one, until its last message. `None` if it ends without one.
+/// Shows the machine's output and answers what it asks for, first for what it is to do, until its
+/// last message. `None` if it ends without one.
 fn listen(
     mut line: UnixStream,
-    spec: &[u8],
+    spec: Vec<u8>,
     mut answer: impl FnMut(Vec<u8>) -> Vec<u8>,
 ) -> Option<Vec<u8>> {
-    let mut parts = spec.chunks(ANSWER_BYTES).chain([&[][..]]);
+    let mut rest = VecDeque::from(spec);
     loop {
         match Frame::read(&mut line).ok().flatten()? {
             Frame::Output(bytes) => show(&bytes),
             Frame::Ask(request) => {
-                let part = parts.next().map(<[u8]>::to_vec);
-                let answer = part.unwrap_or_else(|| answer(request));
-                Frame::Answer(answer).write(&mut line).ok()?;
+                if !request.is_empty() {
+                    rest = answer(request).into();
+                }
+                let part = rest.drain(..rest.len().min(PART_BYTES)).collect();
+                Frame::Answer(part).write(&mut line).ok()?;
             }
             Frame::End(word) => return Some(word),
             Frame::Answer(_) => return None,
@@ -353,15 +354,16 @@ mod tests {
         let (mut machine, host) = UnixStream::pair().unwrap();
         machine.write_all(b"Kernel panic").unwrap();
         drop(machine);
-        assert_eq!(listen(host, &[], |asked| asked), None);
+        assert_eq!(listen(host, Vec::new(), |asked| asked), None);
         let (mut machine, host) = UnixStream::pair().unwrap();
-        for asked in [&b""[..], b"", b"asked"] {
+        for asked in [&b""[..], b"", b"asked", b""] {
             Frame::Ask(asked.to_vec()).write(&mut machine).unwrap();
         }
         Frame::End(b"word".to_vec()).write(&mut machine).unwrap();
-        let last = listen(host, b"spec", |asked| asked);
+        let spec = [&[b'x'; PART_BYTES][..], b"y"].concat();
+        let last = listen(host, spec, |asked| asked);
         assert_eq!(last, Some(b"word".to_vec()));
-        for answer in [&b"spec"[..], b"", b"asked"] {
+        for answer in [&[b'x'; PART_BYTES][..], b"y", b"asked", b""] {
             let read = Frame::read(&mut machine).unwrap();
             assert_eq!(read, Some(Frame::Answer(answer.to_vec())));
         }
