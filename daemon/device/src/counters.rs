@@ -4,9 +4,11 @@
 //! family for each metric. Counters are plain counts, without a unit.
 //!
 //! A new counter of a scheme is a field of [`SchemeStats`], its sum in `ftl-core/src/sum.rs`, and
-//! an entry here, in the order of the catalogue. `FTLD_STATUS=write` and `FTLD_CATALOGUE=write`
-//! renew the documents of their tests. A figure that neither status nor rows need is a family of
-//! the catalogue alone.
+//! an entry here, in the order of the catalogue; one of all schemes counts in
+//! `ftl-core/src/controller.rs`. `FTLD_STATUS=write` (tests `status::`) and `FTLD_CATALOGUE=write`
+//! (tests `metrics::`) renew the documents of their tests. The text of `ftld status` selects its
+//! figures in `daemon/src/commands/status.rs`. A figure that neither status nor rows need is a
+//! family of the catalogue alone.
 
 use ftl_core::SchemeStats;
 use nand_model::{Cause, OpCounts, Profile};

@@ -1,4 +1,5 @@
-//! Options of a device as typed, not yet checked.
+//! Options of a device as typed, not yet checked. `config.rs` merges and checks them; the lists in
+//! `daemon/src/cli.rs` say which commands show them.
 
 use clap::Args;
 use ftld_kit::failure::Failure;

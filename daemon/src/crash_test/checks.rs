@@ -29,7 +29,7 @@ pub(crate) struct CheckStatesArgs {
     #[arg(long)]
     fs: String,
     /// RAM of the machine
-    #[arg(long, value_parser = parse_size)]
+    #[arg(long, default_value = "256MiB", value_parser = parse_size)]
     memory: u64,
     /// Shell command that checks a mounted state
     check: String,

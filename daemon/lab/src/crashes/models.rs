@@ -1,6 +1,7 @@
 //! Which states a power cut leaves at a point: one by the model `prefix`, many by the model
 //! `cache`. A model chooses among contents of a unit: the whole ones are from `timeline.rs`, the
-//! damaged ones of `--loss` from `losses.rs`; `cursor.rs` knows which are durable.
+//! damaged ones of `--loss` from `losses.rs`; `cursor.rs` knows which are durable. The names are in
+//! `args.rs` and `case.rs`; `explore.rs` and `visit.rs` dispatch.
 
 use super::case::Case;
 use super::content::{Content, Contents};
