@@ -3,7 +3,7 @@
 //! The first line determines the format. Some formats have the same columns as other layouts: then
 //! the first lines must exclude the other reading, or the trace is refused (`readings.rs`).
 //!
-//! A new format is a file, an entry of [`DIALECTS`], a sample in `tests.rs`, a detection in the tests
+//! A new format is a file, an entry of [`DIALECTS`], a sample in `tests.rs`, a detection in tests
 //! of `trace.rs`, and a row in `docs/REPLAY.md`. The first format of the list that accepts a line
 //! has it, so no format may need a header.
 
