@@ -82,6 +82,7 @@ for fs in ${FILE_SYSTEMS:-xfs btrfs f2fs}; do
   shows "$fs, synced: all states" "3 states, 3 different ones checked, 0 failed"
   exits "$fs, not synced" 1 "${mounted[@]}" true
   shows "$fs, not synced: found" "f1: No such file or directory"
+  shows "$fs, not synced: the check's own end" "the check: exit code 2"
 done
 exits "no check" 1 --fs xfs --at mark --check ./missing -- sh -c "$load" '{}' true
 shows "no check: as a shell says it" "the check cannot be run (exit code 127)"

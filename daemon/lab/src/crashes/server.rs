@@ -247,9 +247,9 @@ pub(super) fn ask(
     tail.take(&mut running.output);
     if let Heard::Line(answer) = heard {
         *server = Some(running);
-        let (end, said) = match answer.as_str() {
-            "ok" => (End::Exit(0), String::new()),
-            _ => (End::Refused, answer),
+        let (end, said) = match end_in(&answer) {
+            Some(end) => (end, String::new()),
+            None => (End::Refused, answer),
         };
         return Ok(Some(Ending {
             end,
@@ -288,6 +288,18 @@ pub(super) fn ask(
             end => ending(end),
         },
     })
+}
+
+/// Returns the end of a check that an answer names in the words of a verdict: the check ran
+/// elsewhere, and its output came before.
+fn end_in(answer: &str) -> Option<End> {
+    let number = |words: &str| answer.strip_prefix(words)?.parse().ok();
+    match answer {
+        "ok" => Some(End::Exit(0)),
+        _ => number("exit code ")
+            .map(End::Exit)
+            .or_else(|| number("ended by signal ").map(End::Signal)),
+    }
 }
 
 /// The end of a check that cannot be asked.
