@@ -88,6 +88,21 @@ exits "no check" 1 --fs xfs --at mark --check ./missing -- sh -c "$load" '{}' tr
 shows "no check: as a shell says it" "the check cannot be run (exit code 127)"
 untouched "mounted states"
 
+# Each verdict is that on its own state and mark, and no state has what the check of another one wrote.
+install -d -o nobody states
+truncate -s 320M states/good states/bad
+printf '/\n0 0\nd--777 0 0\n$\n' > proto
+step "states: a file system" /usr/sbin/mkfs.xfs -q -p proto states/good
+# shellcheck disable=SC2016 # for the shell of the check
+check='test ! -e "$FTLD_FILES/more" && echo more > "$FTLD_FILES/more" && test "$FTLD_MARK" = one'
+for state in "good one" "bad one" "good one" "bad one" "good two" "good one"; do
+  printf '%s/states/%s\t%s\n' "$PWD" "${state% *}" "${state#* }"
+done > asked
+"${user[@]}" FTLD_WORK="$PWD/states" ftld check-states --fs xfs -- "$check" < asked > verdicts
+same "states: exit code" $? 0
+same "states: verdicts" "$(sed 's/^the mount fails: .*/no mount/' verdicts | paste -sd ,)" "ok,no mount,ok,no mount,exit code 1,ok"
+rm -r states
+
 # Messages, before anything is made.
 rm -f crash-test.rec
 refused() { # NAME TEXT OPTION...

@@ -180,3 +180,55 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         assert_eq!(seen[..2], [Health::Flickering(0), Health::Unstable(1)]);
     }
 }
+
+/// A clean close writes the table in parts, of 256 blocks here.
+#[test]
+fn a_table_of_several_writes_is_found_after_a_clean_close() {
+    let mut profile = Profile::find("slc-2k").unwrap().with_blocks(600);
+    let geometry = &mut profile.geometry;
+    (
+        geometry.pages_per_block,
+        geometry.page_bytes,
+        geometry.oob_bytes,
+    ) = (4096, 512, 16);
+    let spec = ImageSpec {
+        profile,
+        size: 4096,
+        scheme: "none".into(),
+        params: String::new(),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    let mut store = FileStore::create(&path, &spec).unwrap();
+    let used = [0, 255, 256, 511, 512, 599];
+    let bad = [1, 257, 598];
+    for block in used {
+        let first = profile.geometry.page(Pbn::new(block), 0);
+        let erased = BlockFacts {
+            erase_count: block + 1,
+            ..BlockFacts::default()
+        };
+        store.erase(Pbn::new(block), erased).unwrap();
+        store.program(first, 2, &[1; 1024], &[]).unwrap();
+    }
+    for block in bad {
+        let facts = BlockFacts {
+            bad: Some(Bad::Factory),
+            ..BlockFacts::default()
+        };
+        store.set_facts(Pbn::new(block), facts).unwrap();
+    }
+    store.close().unwrap();
+    let (mut store, _) = FileStore::open(&path, Access::ReadOnly).unwrap();
+    store
+        .load(&mut |block, facts, counts| {
+            let number = block.raw();
+            let (is_used, is_bad) = (used.contains(&number), bad.contains(&number));
+            let expected = if is_used { number + 1 } else { 0 };
+            assert_eq!(facts.erase_count, expected, "{block}");
+            assert_eq!(facts.bad, is_bad.then_some(Bad::Factory), "{block}");
+            let programmed = counts.iter().filter(|&&count| count > 0).count();
+            assert_eq!(programmed, if is_used { 2 } else { 0 }, "{block}");
+        })
+        .unwrap();
+}

@@ -513,6 +513,79 @@ fn no_finished_request_waits_for_another_ones_sync() {
     assert_eq!(guest.used(), Some((3, 1)));
 }
 
+/// Makes a request without data, or a WRITE of a sector, available later: its chain begins at `head`.
+fn prepare(guest: &FrontEnd, head: u16, kind: u32) {
+    let at = u64::from(head);
+    guest.put(HEADER + 16 * at, &[u32s(&[kind, 0]), u64s(&[at])].concat());
+    let header = (HEADER + 16 * at, 16, false);
+    let status = (STATUS + at, 1, true);
+    match kind {
+        1 => guest.chain(head, &[header, (DATA, 512, false), status]),
+        _ => guest.chain(head, &[header, status]),
+    }
+}
+
+/// Makes chains available at once, and waits until all are used.
+fn run_all(guest: &mut FrontEnd, heads: &[u16]) {
+    guest.offer_all(heads);
+    guest.kick.write(1).unwrap();
+    let mut used = Vec::new();
+    while used.len() < heads.len() {
+        assert!(
+            guest.interrupted(Duration::from_secs(10)),
+            "{used:?} are used, the others wait"
+        );
+        used.extend(std::iter::from_fn(|| guest.used()));
+    }
+    let expected: Vec<_> = heads.iter().map(|head| (u32::from(*head), 1)).collect();
+    assert_eq!(used, expected);
+}
+
+#[test]
+fn a_flush_keeps_its_place_among_the_writes_of_a_batch() {
+    let rig = Rig::new();
+    let mut guest = rig.front_end();
+    for (head, kind) in [(0, 1), (3, 4), (6, 1), (9, 4)] {
+        prepare(&guest, head, kind);
+    }
+    run_all(&mut guest, &[0, 3, 6, 9]);
+    let expected = ["write 0 512", EVERYTHING, "write 3072 512", EVERYTHING];
+    assert_eq!(rig.ram.take(), expected);
+}
+
+#[test]
+fn without_flush_every_change_of_a_batch_is_durable() {
+    let rig = Rig::new();
+    let mut guest = FrontEnd::over(UnixStream::connect(&rig.path).unwrap());
+    guest.start_with(features(&guest) & !FLUSH);
+    let heads = [0, 3, 6];
+    for head in heads {
+        prepare(&guest, head, 1);
+    }
+    run_all(&mut guest, &heads);
+    let expected = heads.map(|head| {
+        let offset = 512 * u64::from(head);
+        [
+            format!("write {offset} 512"),
+            format!("flush Request {{ offset: {offset}, len: 512 }}"),
+        ]
+    });
+    assert_eq!(rig.ram.take(), expected.concat());
+}
+
+#[test]
+fn requests_that_a_batch_has_no_time_for_need_no_other_kick() {
+    let rig = Rig::new();
+    let mut guest = rig.front_end();
+    // Longer than a batch may take.
+    *rig.ram.takes.lock() = Duration::from_millis(3);
+    let heads = [0, 3, 6, 9];
+    for head in heads {
+        prepare(&guest, head, 1);
+    }
+    run_all(&mut guest, &heads);
+}
+
 #[test]
 fn slow_requests_delay_neither_a_stop_nor_each_other() {
     let rig = Rig::new();
