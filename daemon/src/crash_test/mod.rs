@@ -468,6 +468,56 @@ mod tests {
         }
     }
 
+    /// Stands for the program.
+    #[derive(clap::Parser)]
+    enum Cli {
+        Run(CrashTestArgs),
+    }
+
+    #[test]
+    fn a_recording_is_explored_only_if_both_counts_of_its_flushes_are_equal() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join("rec");
+        let line = [
+            "",
+            "run",
+            "--fs",
+            "none",
+            "--machine",
+            "nbd",
+            "--check",
+            "true",
+        ];
+        let line = line.map(OsString::from).into_iter();
+        let record = [
+            "--record".into(),
+            recording.into(),
+            "--".into(),
+            "{}".into(),
+        ];
+        let Cli::Run(args) = <Cli as clap::Parser>::parse_from(line.chain(record));
+        let plan = Plan::of(&args).unwrap();
+        for (sent, flushes, is_explored) in [
+            (Some(3), 3, true),
+            (Some(3), 2, false),
+            (Some(3), 4, false),
+            (Some(1), 0, false),
+            (None, 2, true),
+        ] {
+            let report = Report {
+                outcome: Outcome { code: 0, left: 0 },
+                flushes: sent,
+                busy: None,
+            };
+            let counts = Counts { flushes, marks: 1 };
+            let judged = plan.judge(&report, &counts, Duration::ZERO);
+            assert_eq!(judged.is_ok(), is_explored, "{sent:?}, {flushes}");
+            if let Err(refused) = judged {
+                assert!(refused.message.contains("nothing is explored"), "{refused}");
+            }
+        }
+    }
+
     #[test]
     fn an_answer_that_no_frame_holds_is_cut_off() {
         let folder = tempfile::tempdir().unwrap();
