@@ -1,10 +1,10 @@
-//! `ftld check-states`: a check that stays up, as `ftld crashes --server` asks for one. It mounts each
-//! state in a machine of User-Mode Linux, without root, and runs the user's check there.
+//! `ftld check-states`: a check that stays up, as `ftld crashes --server` asks for one. It mounts
+//! each state in a machine of User-Mode Linux, without root, and runs the user's check there.
 //!
-//! Data flows one way: a line with an image -> [`Overlay`], the disk of the machine -> [`super::guest`]
-//! (mount, check, unmount) -> a line with the verdict. The machine stays up from state to state. One
-//! that dies in a mount takes this process with it: that is the state's verdict, and the next state
-//! gets a new machine.
+//! Data flows one way: a line with an image -> [`Overlay`], the disk of the machine ->
+//! [`super::guest`] (mount, check, unmount) -> a line with the verdict. The machine stays up from
+//! state to state. If it dies in a mount, this process ends: that is the state's verdict, and the
+//! next state gets a new machine.
 
 use super::file_system;
 use super::guest::Spec;

@@ -2,13 +2,14 @@
 //! can leave of it.
 //!
 //! Data flows one way: [`args`] -> [`Plan`] (all that can be refused, before anything is made) ->
-//! [`device`] (image, recording) -> [`uml`], [`host`] or NBD (COMMAND, a [`job`]) -> the exploration
-//! of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`]. States that have to be
-//! mounted are, for [`checks`], in a machine that stays up.
+//! [`device`] (image, recording) -> [`uml`], [`host`] or NBD (COMMAND, a [`job`]) -> the
+//! exploration of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`]. On a file
+//! system that only a kernel reads, [`checks`] mounts each state in a machine that stays up.
 //!
-//! Invariants: no run is explored whose FLUSHes did not all reach the device: the kernel's count has
-//! to equal the recording's. The process that the user started only waits, and is the reaper of all
-//! others; whichever process dies, no process, mount or folder stays.
+//! Invariants: no run is explored whose FLUSHes did not all reach the device: the kernel's count
+//! has to equal the recording's. The process that the user started only waits, and is the reaper of
+//! all others: whichever one dies, no process, mount or folder stays. If all are killed at once,
+//! the next run removes their folder.
 
 mod args;
 mod checks;

@@ -176,7 +176,7 @@ impl<S: Store> Chip<S> {
         let erased = self.blocks[block.index()];
         match outcome {
             EraseCut::Complete => Ok(()),
-            // A host crash may lose the flag: the erase was complete then, which is an outcome, too.
+            // If a host crash loses the flag, the erase is complete: an outcome, too.
             EraseCut::LooksBlank => {
                 self.blocks[block.index()].erase_interrupted = true;
                 Ok(self.store.set_facts(block, self.blocks[block.index()])?)

@@ -513,7 +513,8 @@ fn no_finished_request_waits_for_another_ones_sync() {
     assert_eq!(guest.used(), Some((3, 1)));
 }
 
-/// Makes a request without data, or a WRITE of a sector, available later: its chain begins at `head`.
+/// Makes a request without data, or a WRITE of a sector, available later: its chain begins at
+/// `head`.
 fn prepare(guest: &FrontEnd, head: u16, kind: u32) {
     let at = u64::from(head);
     guest.put(HEADER + 16 * at, &[u32s(&[kind, 0]), u64s(&[at])].concat());
