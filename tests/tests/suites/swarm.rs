@@ -10,6 +10,7 @@
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_battery::classes::Classes;
+use ftld_battery::rig::has_param;
 use ftld_battery::swarm::plan::{self, Plan};
 use ftld_battery::swarm::{seed_of_run, shrink, situations};
 use ftld_tests::{announce, fresh_seed};
@@ -242,6 +243,67 @@ fn kept_plans_pass() {
         plans += 1;
     }
     assert!(plans > 0, "no kept plan was found");
+}
+
+/// A mapping page that contains an earlier trim is unstable after a cut. The mounts after it read
+/// the page a few times, are cut too, and lose it. The trim must not come back.
+#[test]
+fn trims_survive_the_loss_of_an_unstable_page() {
+    let before = r#"
+{"do":{"write":{"lpn":0,"count":16}}}
+{"do":{"write":{"lpn":160,"count":16}}}
+{"do":{"write":{"lpn":320,"count":16}}}
+{"do":{"write_zeroes":{"lpn":0,"count":11,"fua":true}}}
+{"down":["kill",{}]}
+{"do":{"write":{"lpn":20,"count":1}}}
+{"do":{"trim":{"lpn":167,"count":2}}}"#;
+    let cut = |at_op: u64, program: &str| {
+        format!(
+            r#"{{"at_op":{at_op},"program":{program},"partner":"intact","erase":"complete","seed":1}}"#
+        )
+    };
+    let torn = cut(1, r#""data_torn""#);
+    let write = r#"{"do":{"write":{"lpn":320,"count":16}}}"#;
+    let trim = r#"{"do":{"trim":{"lpn":320,"count":16}}}"#;
+    // Few tombstones have mapping pages written early; a large cache keeps the other changes.
+    let caches = ["dftl.cache", "dop.cache", "learned.cache", "tpftl.cache"];
+    let params = caches
+        .map(|cache| (cache, 1024))
+        .into_iter()
+        .chain([("map.max_tombstones", 8)]);
+    let mut plans = 0;
+    for scheme in SCHEMES {
+        let params = params.clone().filter(|(key, _)| has_param(scheme, key));
+        let params: Vec<_> = params
+            .map(|(key, value)| format!(r#"["{key}","{value}"]"#))
+            .collect();
+        let device = format!(
+            r#"{{"chip":"slc","pages_per_block":16,"dies":[1,1],"pages":360,"op_percent":7,"params":[{}]}}"#,
+            params.join(",")
+        );
+        let head = format!(
+            r#"{{"seed":1,"scheme":"{}","device":{device}}}"#,
+            scheme.name
+        );
+        for case in 0..27 {
+            let (reads, at_op, in_mount) = (2 + case % 3, 1 + case / 3 % 3, 1 + case / 9);
+            let unstable = cut(at_op, &format!(r#"{{"unstable":{reads}}}"#));
+            let inside = cut(in_mount, r#""complete""#);
+            let text = format!(
+                r#"{head}{before}
+{{"cut":[{torn},{{}}]}}
+{write}
+{{"cut":[{unstable},{{"inside":[{{"cut":[{inside},null]}}]}}]}}
+{trim}
+"#
+            );
+            let plan = Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{why}:\n{text}"));
+            let outcome = shrink::outcome(&plan, &mut Classes::default());
+            outcome.unwrap_or_else(|why| panic!("{why}:\n{text}"));
+            plans += 1;
+        }
+    }
+    announce(&format!("{plans} plans with the loss of an unstable page"));
 }
 
 #[test]

@@ -338,10 +338,10 @@ impl<P: Policy> PagedFtl<P> {
         let pages = self.map.pages_of(vtpn);
         let overlaps =
             |t: &&Trim| t.content.lpn < pages.end && pages.start < t.content.lpn + t.content.count;
-        let trims: Vec<&Trim> = trims
-            .iter()
+        let of_page = trims.iter().filter(overlaps);
+        let trims: Vec<&Trim> = of_page
+            .clone()
             .filter(|t| t.at.oob.tag.ver > upto)
-            .filter(overlaps)
             .collect();
         if trims.iter().any(|t| t.unstable.is_some()) {
             self.map
@@ -362,7 +362,9 @@ impl<P: Policy> PagedFtl<P> {
                 if window.evidence.suspects.needs_rewrite(version.ppn) {
                     rewrites.add(&version, data);
                     let older = window.evidence.fallbacks(&window.maps[&vtpn]);
-                    rewrites.pin(&geometry, older.chain(window.stable_trims()));
+                    // An older mapping page needs the trims that this one contains.
+                    let records = of_page.flat_map(|t| window.pages_of_trim(t));
+                    rewrites.pin(&geometry, older.chain(records));
                 }
                 self.resolve_pages(
                     pages,

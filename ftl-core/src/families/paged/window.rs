@@ -51,17 +51,12 @@ impl Window {
             .for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
     }
 
-    /// Returns one copy of every trim record, chosen among the copies that no cut can have hit.
-    pub(super) fn stable_trims(&self) -> impl Iterator<Item = Ppn> {
-        let mut first: FxHashMap<u64, Version> = FxHashMap::default();
-        let suspects = &self.evidence.suspects;
-        for version in self.trims.iter().filter(|v| !suspects.contains(v.ppn)) {
-            let known = first.entry(version.oob.tag.ver).or_insert(*version);
-            if version.oob.pseq < known.oob.pseq {
-                *known = *version;
-            }
-        }
-        first.into_values().map(|version| version.ppn)
+    /// Returns the page of a trim record that this mount read, and its copies if an earlier cut may
+    /// have torn that page.
+    pub(super) fn pages_of_trim<'a>(&self, trim: &'a Trim) -> impl Iterator<Item = Ppn> + 'a {
+        let torn = self.evidence.suspects.contains(trim.at.ppn);
+        let copies = trim.copies.iter().filter(move |_| torn).copied();
+        copies.chain([trim.at.ppn])
     }
 }
 
