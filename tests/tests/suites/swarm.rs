@@ -307,9 +307,9 @@ fn trims_survive_the_loss_of_an_unstable_page() {
     }
     let [unstable, cut] =
         ["program unstable", "power cut inside a mount"].map(|class| classes.events(class));
-    // Some mounts have fewer operations than the place of their cut.
+    // Many programs of the trim, and mounts, end before the place of their cut.
     assert!(
-        unstable >= plans * 3 / 4 && cut >= plans / 2,
+        unstable >= plans / 3 && cut >= plans / 4,
         "{unstable}, {cut} of {plans}"
     );
     announce(&format!("{plans} plans with the loss of an unstable page"));

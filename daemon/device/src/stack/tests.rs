@@ -421,9 +421,9 @@ fn a_unit_of_atomicity_is_a_page_or_a_part_of_it() {
         close_stores(volume.close().unwrap()).unwrap();
     }
     let profile = Profile::find("tlc-16k").unwrap();
-    let odd = refuse_unit(Some(16 << 10), profile, 100 << 12).unwrap_err();
+    let odd = refuse_unit(Some(16 << 10), profile, 101 << 12).unwrap_err();
     assert!(
-        odd.message.contains("409600 bytes, which is no multiple"),
+        odd.message.contains("413696 bytes, which is no multiple"),
         "{odd}"
     );
 }
