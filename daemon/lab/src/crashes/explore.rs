@@ -171,13 +171,7 @@ pub(super) fn explore(
             .chain(report.smallest(NAMED_MAX))
             .collect();
         for case in shown.iter().filter(|_| !report.interrupted) {
-            name_places(
-                &mut report.places,
-                shared,
-                &mut worker.judge,
-                scratch,
-                case,
-            )?;
+            name_places(&mut report.places, shared, &mut worker.judge, scratch, case)?;
         }
     }
     Ok(report)

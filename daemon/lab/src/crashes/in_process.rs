@@ -216,7 +216,10 @@ impl Recorded {
     /// # Errors
     /// The run has no such case, or the host refuses.
     pub fn case(&self, case: &str, check: Check<'_>) -> Result<Explored, Failure> {
-        let case = Case::parse(case)?;
+        let case = Case::parse(case).map_err(|_| {
+            let form = "a report names them, such as cache/412/256-263=0";
+            Failure::usage(format!("{case:?} is no case; {form}"))
+        })?;
         let units = match &case {
             Case::Prefix { .. } => None,
             Case::Cache { units, .. } => Some(units),

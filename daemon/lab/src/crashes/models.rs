@@ -50,7 +50,9 @@ impl State {
 
     /// Returns the content of a slot.
     pub(super) fn content(&self, slot: usize) -> Content {
-        let changed = self.changed.binary_search_by_key(&slot, |(at, _)| index(*at));
+        let changed = self
+            .changed
+            .binary_search_by_key(&slot, |(at, _)| index(*at));
         changed.map_or(self.durable[slot], |at| self.changed[at].1)
     }
 
