@@ -148,9 +148,14 @@ impl Disk {
     /// Sets a mark: what the store has promised so far. The check gets the last one before the cut.
     ///
     /// # Errors
-    /// The recorded closure has ended.
+    /// The text is empty, or the recorded closure has ended.
     pub fn mark(&self, text: impl fmt::Display) -> io::Result<()> {
-        self.now().note(Kind::Mark, 0, text.to_string().as_bytes())
+        let text = text.to_string();
+        if text.is_empty() {
+            let why = "a mark without a text; say what the store has promised";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        self.now().note(Kind::Mark, 0, text.as_bytes())
     }
 
     /// Returns a handle whose [`Write::flush`] is [`Disk::sync_data`]: for a store that knows no

@@ -43,6 +43,11 @@ fn a_write_beyond_the_end_is_refused_and_leaves_nothing() {
         disk.write_all_at(&[1; 2], 8190)
     });
     let run = run.unwrap();
+    let empty = refused(8192, |disk| disk.mark(""));
+    assert!(
+        empty.ends_with("a mark without a text; say what the store has promised"),
+        "{empty}"
+    );
     assert_eq!(run.explore(ok).unwrap().points(), 1);
 }
 

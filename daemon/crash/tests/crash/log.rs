@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 const FIRST: u64 = 4096;
 
 /// What the log needs of its file.
-pub trait Storage: Read + Write + Seek {
+pub(crate) trait Storage: Read + Write + Seek {
     /// Makes everything written durable.
     fn sync(&mut self) -> io::Result<()>;
 }
@@ -18,7 +18,7 @@ impl Storage for std::fs::File {
     }
 }
 
-pub struct Log<S> {
+pub(crate) struct Log<S> {
     file: S,
     records: u64,
     end: u64,
@@ -37,7 +37,7 @@ fn number(bytes: &[u8]) -> u64 {
 
 impl<S: Storage> Log<S> {
     /// Opens a log; a file of zeros is an empty one.
-    pub fn open(mut file: S, careful: bool) -> io::Result<Log<S>> {
+    pub(crate) fn open(mut file: S, careful: bool) -> io::Result<Log<S>> {
         let mut head = [0; 24];
         file.seek(SeekFrom::Start(0))?;
         file.read_exact(&mut head)?;
@@ -57,7 +57,7 @@ impl<S: Storage> Log<S> {
     }
 
     /// Appends a record, which is durable when this returns.
-    pub fn append(&mut self, record: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, record: &[u8]) -> io::Result<()> {
         let length = record.len() as u64;
         let bytes = [
             &length.to_le_bytes()[..],
@@ -80,7 +80,7 @@ impl<S: Storage> Log<S> {
     }
 
     /// Reads all records.
-    pub fn records(&mut self) -> io::Result<Vec<Vec<u8>>> {
+    pub(crate) fn records(&mut self) -> io::Result<Vec<Vec<u8>>> {
         self.file.seek(SeekFrom::Start(FIRST))?;
         let mut records = Vec::new();
         for at in 0..self.records {

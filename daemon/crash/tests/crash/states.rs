@@ -94,11 +94,11 @@ fn no_mark_before_the_first_one() -> Result<(), Error> {
     let record = || {
         Crash::new(3 * 4096).record(|disk| {
             put(disk, 1, b'x')?;
-            disk.mark("")?;
+            disk.mark("x")?;
             put(disk, 1, b'y')
         })
     };
-    let expected = ["... -", ".x. -", "... ", ".x. ", ".y. "];
+    let expected = ["... -", ".x. -", "... x", ".x. x", ".y. x"];
     assert_eq!(seen(&record()?)?, expected.map(str::to_owned).into());
     assert_eq!(
         seen(&record()?.after_mark())?,
@@ -114,12 +114,13 @@ fn many_states_are_drawn_by_seed() -> Result<(), Error> {
         || Crash::new(10 * 4096).record(|disk| (0..10).try_for_each(|unit| put(disk, unit, b'x')));
     let drawn = |run: Run| -> Result<Vec<Vec<u8>>, Error> {
         let mut states = Vec::new();
-        run.at(At::Request).explore(|state, _| -> io::Result<()> {
+        let report = run.explore(|state, _| -> io::Result<()> {
             let mut bytes = vec![0; 10 * 4096];
             state.disk().read_exact_at(&mut bytes, 0)?;
             states.push(bytes.into_iter().step_by(4096).collect());
             Ok(())
         })?;
+        report.assert_none_failed();
         Ok(states)
     };
     let few = drawn(record()?.states(8))?;
