@@ -6,7 +6,7 @@
 use ftld_kit::convert::{index, to_u64, to_usize};
 use ftld_lab::crashes::Snapshot;
 use ftld_traces::recording::{Entry, Kind, Moment};
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -235,12 +235,14 @@ impl FileExt for Disk {
         let mut now = self.now();
         now.note(Kind::Write, offset, buf)?;
         self.parts(offset, buf.len(), |unit, from, range| {
-            if !now.units.contains_key(&unit) {
-                let mut whole = vec![0; index(self.content.unit)].into_boxed_slice();
-                self.base(unit, &mut whole)?;
-                now.units.insert(unit, whole);
-            }
-            let bytes = now.units.get_mut(&unit).expect("a unit that was inserted");
+            let bytes = match now.units.entry(unit) {
+                hash_map::Entry::Occupied(written) => written.into_mut(),
+                hash_map::Entry::Vacant(place) => {
+                    let mut whole = vec![0; index(self.content.unit)];
+                    self.base(unit, &mut whole)?;
+                    place.insert(whole.into_boxed_slice())
+                }
+            };
             bytes[from..from + range.len()].copy_from_slice(&buf[range]);
             Ok(())
         })?;

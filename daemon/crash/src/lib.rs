@@ -68,7 +68,7 @@
 //! A [`Disk`] has a fixed length, as a device or a preallocated file has. It implements [`FileExt`]
 //! and, with a position, [`Read`], [`Write`] and [`Seek`]. Clones share the content, so a store may
 //! own one. As with [`File`], [`Write::flush`] makes nothing durable: [`Disk::sync_data`] does, or
-//! the handle [`Disk::flushing`].
+//! the handle [`Disk::flushing`]. In `tests/`, a trait of your store needs a type of yours around it.
 //!
 //! The states are those of a drive with a volatile cache: every unit of 4 KiB has its content of the
 //! last sync or any newer one, whatever the order of writes ([`Model::Cache`]). A unit is never torn;

@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::state::State;
 use ftld_lab::crashes::{self, At, Plan, Recorded, Snapshot};
 use ftld_traces::recording::Kind;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 /// Unit of atomicity in bytes, unless [`Crash::unit`] sets another.
 const UNIT: u32 = 4096;
@@ -85,6 +85,7 @@ impl Crash {
 }
 
 /// A recorded run, and which of its states are checked.
+#[must_use]
 pub struct Run {
     size: u64,
     unit: u32,
@@ -95,7 +96,6 @@ pub struct Run {
 
 impl Run {
     /// Sets which states a power cut can leave; [`Model::Cache`] by default.
-    #[must_use]
     pub fn model(mut self, model: Model) -> Run {
         self.plan.model = match model {
             Model::Cache => crashes::Model::Cache,
@@ -105,35 +105,30 @@ impl Run {
     }
 
     /// Sets where power fails; [`At::Request`] by default, after every write, sync and mark.
-    #[must_use]
     pub fn at(mut self, at: At) -> Run {
         self.plan.at = at;
         self
     }
 
     /// Leaves out the points before the first mark: a cut while the store creates its files.
-    #[must_use]
     pub fn after_mark(mut self) -> Run {
         self.plan.after_mark = true;
         self
     }
 
     /// Sets the states per point, 16 by default: all of them if they are at most as many.
-    #[must_use]
     pub fn states(mut self, most: u32) -> Run {
         self.plan.states = most;
         self
     }
 
     /// Sets the seed of the states that are drawn; 1 by default.
-    #[must_use]
     pub fn seed(mut self, seed: u64) -> Run {
         self.plan.seed = seed;
         self
     }
 
     /// Sets the number of failed states that ends an exploration, 10 by default; 0 for none.
-    #[must_use]
     pub fn failures(mut self, most: u64) -> Run {
         self.plan.failures = most;
         self
@@ -186,5 +181,12 @@ impl Run {
             let state = State::new(size, unit, snapshot);
             check(&state, mark).map_err(|error| format!("{error:#}"))
         }
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [writes, syncs, marks] = self.recorded.counts();
+        write!(f, "Run of {writes} writes, {syncs} syncs, {marks} marks")
     }
 }

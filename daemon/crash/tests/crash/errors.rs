@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 fn refused(size: u64, run: impl FnOnce(&Disk) -> io::Result<()>) -> String {
-    let error = Crash::new(size).record(run).err().expect("an error");
+    let error = Crash::new(size).record(run).unwrap_err();
     assert_eq!(error.to_string(), format!("{error:?}"));
     error.to_string()
 }
@@ -21,7 +21,7 @@ fn a_disk_has_whole_units() {
     }
     let unit = |bytes| Crash::new(1 << 20).unit(bytes).record(|disk| disk.mark(1));
     for wrong in [0, 256, 3000, 128 << 10] {
-        let why = unit(wrong).err().expect("an error").to_string();
+        let why = unit(wrong).unwrap_err().to_string();
         assert_eq!(
             why,
             format!("a unit of {wrong} bytes: it is a power of two from 512 to 65536")
