@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A disk of fixed length, as a device or a preallocated file.
 ///
-/// It implements [`FileExt`], and [`Read`], [`Write`] and [`Seek`] at a position. A clone shares the
-/// content and has a position of its own, 0 at first. On the disk of a [`State`](crate::State),
+/// It implements [`FileExt`] and, at a position, [`Read`], [`Write`] and [`Seek`]. A clone has the
+/// same content and a position of its own, 0 at first. On the disk of a [`State`](crate::State),
 /// writes change that state alone, and syncs and marks do nothing.
 pub struct Disk {
     content: Arc<Content>,

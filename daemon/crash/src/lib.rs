@@ -68,18 +68,20 @@
 //! A [`Disk`] has a fixed length, as a device or a preallocated file has. It implements [`FileExt`]
 //! and, with a position, [`Read`], [`Write`] and [`Seek`]. Clones share the content, so a store may
 //! own one. As with [`File`], [`Write::flush`] makes nothing durable: [`Disk::sync_data`] does, or
-//! the handle [`Disk::flushing`]. In `tests/`, a trait of your store needs a type of yours around it.
+//! the handle [`Disk::flushing`]. In `tests/`, a trait of your store needs a type of yours around
+//! the disk.
 //!
-//! The states are those of a drive with a volatile cache: every unit of 4 KiB has its content of the
-//! last sync or any newer one, whatever the order of writes ([`Model::Cache`]). A unit is never torn;
-//! [`Crash::unit`] sets another size. Equal states with the same mark are checked once. Entries are
-//! the requests and marks of the run, from 1.
+//! The states are those of a drive with a volatile cache: every unit of 4 KiB has its content of
+//! the last sync or any newer one, whatever the order of writes ([`Model::Cache`]). A unit is never
+//! torn; [`Crash::unit`] sets another size. Equal states with the same mark are checked once.
+//! Entries are the requests and marks of the run, from 1; reads are none.
 //!
 //! # Limits
 //!
-//! The check runs on this thread and in this process: one that aborts or never returns ends the test.
-//! While a check runs, a panic hook keeps its thread's panics off the output. A store that needs a
-//! path can be checked ([`State::image`]), but not recorded; `ftld crash-test` records any program.
+//! The check runs on this thread and in this process: one that aborts or never returns ends the
+//! test. While a check runs, a panic hook keeps its thread's panics off the output. A store that
+//! needs a path can be checked ([`State::image`]), but not recorded; `ftld crash-test` records any
+//! program.
 //!
 //! [`File`]: std::fs::File
 //! [`FileExt`]: std::os::unix::fs::FileExt

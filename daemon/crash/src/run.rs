@@ -36,8 +36,8 @@ impl Crash {
         Crash { size, unit: UNIT }
     }
 
-    /// Sets the unit of atomicity, 4096 bytes by default: a power cut leaves a unit with one content
-    /// as a whole. A power of two from 512 to 65536.
+    /// Sets the unit of atomicity, 4096 bytes by default: a power cut leaves a unit with one whole
+    /// content. A power of two from 512 to 65536.
     #[must_use]
     pub fn unit(self, bytes: u32) -> Crash {
         Crash {
@@ -49,8 +49,8 @@ impl Crash {
     /// Runs a closure on the disk and records its writes, syncs and marks.
     ///
     /// # Errors
-    /// The size is 0 or no multiple of the unit; the closure returns an error, or writes nothing and
-    /// sets no mark; the folder of temporary files cannot be written.
+    /// The size is 0 or no multiple of the unit; the closure returns an error, or neither writes nor
+    /// sets a mark; the folder of temporary files cannot be written.
     pub fn record<E: Display>(
         self,
         run: impl FnOnce(&Disk) -> Result<(), E>,
@@ -157,8 +157,8 @@ impl Run {
         Ok(Report::new(explored, note))
     }
 
-    /// Runs a check on the state of one case, of which a report has the name. A panic is printed with
-    /// its backtrace.
+    /// Runs a check on the state of one case, which a report names. Panics are printed, as
+    /// in any test.
     ///
     /// # Errors
     /// The run has no such case, or the folder of temporary files is full.

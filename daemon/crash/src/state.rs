@@ -25,8 +25,8 @@ impl State {
         &self.disk
     }
 
-    /// Returns the path of a file with the state, without what was written to [`State::disk`]: for a
-    /// store that needs a path. The file may be changed. It is there until the check returns.
+    /// Returns the path of a file with the state, without what was written to [`State::disk`]: for
+    /// a store that needs a path. The file may be changed. It is there until the check returns.
     ///
     /// # Errors
     /// The folder of temporary files is full: `TMPDIR`, `/dev/shm` without that.

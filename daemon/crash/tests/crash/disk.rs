@@ -129,6 +129,7 @@ fn the_flush_of_a_writer_is_no_sync() -> Result<(), Error> {
 /// A store of several threads has clones; what comes after the end is refused.
 #[test]
 fn clones_write_the_same_disk_until_the_closure_ends() -> Result<(), Error> {
+    fn is_shared<T: Send + Sync + 'static>(_: &T) {}
     let mut kept = None;
     let run = Crash::new(4 << 12).record(|disk| -> io::Result<()> {
         std::thread::scope(|scope| {
@@ -157,6 +158,7 @@ fn clones_write_the_same_disk_until_the_closure_ends() -> Result<(), Error> {
         );
     }
     let report = run.explore(|state, mark| {
+        is_shared(state.disk());
         let mut found = [0; 4 << 12];
         state.disk().read_exact_at(&mut found, 0)?;
         assert!(mark.is_none() || (0..4).all(|n| found[n << 12..][..4096] == [n as u8 + 1; 4096]));

@@ -3,7 +3,6 @@
 use crate::log::{Log, Storage};
 use ftld_crash::{Crash, Disk, Error, Model, Run, State};
 use std::io;
-use std::time::{Duration, Instant};
 
 impl Storage for Disk {
     fn sync(&mut self) -> io::Result<()> {
@@ -53,7 +52,6 @@ fn check(state: &State, mark: Option<&str>) -> Result<(), String> {
 
 #[test]
 fn a_log_that_syncs_each_record_survives_every_power_cut() -> Result<(), Error> {
-    let began = Instant::now();
     let run = place_orders(true, 30)?;
     let report = run.explore(check)?;
     report.assert_none_failed();
@@ -63,11 +61,6 @@ fn a_log_that_syncs_each_record_survives_every_power_cut() -> Result<(), Error> 
     run.model(Model::Prefix)
         .explore(check)?
         .assert_none_failed();
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        began.elapsed()
-    );
     Ok(())
 }
 
