@@ -112,6 +112,7 @@ refused() { # NAME TEXT OPTION...
   shows "$name: way out" "$text"
 }
 refused "no place" "COMMAND without {}" --check true -- sh -c true
+refused "no files to agitate" "--agitate: with --fs none there are no files" --agitate --fs none --machine nbd --check true -- true '{}'
 refused "no check" "--check <COMMAND>" -- true '{}'
 refused "too small" "--size 64 MiB: xfs needs 300 MiB or more" --fs xfs --size 64MiB --check true -- true '{}'
 install -o nobody /dev/null taken

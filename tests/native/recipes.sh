@@ -14,14 +14,18 @@ install -m 755 -D -t "$SCRATCH/recipes" "$root"/docs/examples/recipes/*
 install -d -o nobody "$SCRATCH/user" "$SCRATCH/user/tmp"
 cd "$SCRATCH/user" || exit
 user=(setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$PWD" TMPDIR="$PWD/tmp" PATH="$SCRATCH:/usr/bin:/bin")
-# recipe CODE TEXT NAME ARGUMENT...: exit code and a text of the report.
+# recipe CODE TEXT [--agitate] NAME ARGUMENT...: exit code and a text of the report.
 recipe() {
-  local wanted=$1 text=$2 name=$3 began
+  local wanted=$1 text=$2 name=$3 began options=()
   shift 3
+  if [ "$name" = --agitate ]; then
+    options=("$name") name=$1
+    shift
+  fi
   began=$(now)
-  "${user[@]}" ftld crash-test --at flush --for "${SECONDS_EACH}s" --failures 1 --check "../recipes/$name check \$FTLD_FILES" \
+  "${user[@]}" ftld crash-test "${options[@]}" --at flush --for "${SECONDS_EACH}s" --failures 1 --check "../recipes/$name check \$FTLD_FILES" \
     -- "../recipes/$name" run '{}' "$@" > out 2>&1
-  same "$name $*: exit code" $? "$wanted"
+  same "$name $* ${options[*]}: exit code" $? "$wanted"
   if grep -qF -- "$text" out; then ok "$name $*: $text"; else
     bad "$name $*: no '$text'"
     cat out
@@ -31,6 +35,8 @@ recipe() {
 recipe 0 " 0 failed" replace.py 5 whole
 recipe 1 "was reported" replace.py 5 no-folder
 recipe 1 "settings.json" replace.py 5 no-fsync
+recipe 0 " 0 failed" replace.py 10 in-place
+recipe 1 "settings.json" --agitate replace.py 10 in-place
 recipe 0 " 0 failed" lmdb-base.py 5
 recipe 1 "No such file or directory" lmdb-base.py 5 sync
 recipe 0 " 0 failed" leveldb-base.py 5 sync

@@ -50,10 +50,10 @@ pub struct DeviceOptions {
     pub profile: Option<String>,
     /// Share of the blocks of a new image in SLC mode, such as 5%: the host's writes go there first;
     /// for a flash device of several bits per cell [default: none, or that of the file]
-    #[arg(long, value_name = "PERCENT", env = "FTLD_SLC_REGION", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", env = "FTLD_SLC_REGION", value_parser = percent, allow_hyphen_values = true)]
     pub slc_region: Option<f64>,
     /// Over-provisioning in percent of the size
-    #[arg(long, value_name = "PERCENT", env = "FTLD_OP", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", env = "FTLD_OP", value_parser = percent, allow_hyphen_values = true)]
     pub op: Option<f64>,
     /// Number of flash chips of a new image, 1 to 16; requests to different ones run in parallel
     /// [default: 1]

@@ -87,7 +87,7 @@ pub(crate) fn new_scheme(
         }
     };
     print(&format!(
-        "{name}: a scheme in a crate of its own; edit {edit}. The first build takes minutes.\n  \
+        "{name}: a scheme in a crate of its own; edit {edit}. The first build takes a minute or two.\n  \
          cd {name} && cargo test -- --nocapture              judge it\n  \
          cargo run --release --features program -- compare uniform zipf --size 256MiB --scheme {beside}\n"
     ))

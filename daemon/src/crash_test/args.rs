@@ -28,6 +28,10 @@ pub(crate) struct CrashTestArgs {
     /// Where COMMAND runs [default: host as root, else uml]
     #[arg(long, value_enum)]
     pub(super) machine: Option<Where>,
+    /// Write back files and fsync another one meanwhile, as other programs would: at times that
+    /// SEED chooses
+    #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
+    pub(super) agitate: Option<u64>,
     /// Size of the device
     #[arg(long, default_value = "512MiB")]
     pub(super) size: String,

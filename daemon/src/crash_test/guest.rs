@@ -6,6 +6,7 @@
 //! host over the first serial line: what it is to do is the first answer. For COMMAND, the control
 //! socket of the device is at the same path as on the host; its requests pass over the line.
 
+use super::agitate::{self, Agitation};
 use super::device::{NAME, kernel_flushes};
 use super::file_system::{self, FileSystem};
 use super::frames::{Frame, PART_BYTES};
@@ -82,6 +83,8 @@ enum Task {
     Command {
         /// Runtime folder of the device.
         runtime: OsString,
+        /// Seed of the agitation of its files.
+        agitate: Option<u64>,
     },
     /// Run the job on each state.
     Checks,
@@ -97,9 +100,10 @@ impl Spec {
         mount: &Path,
         job: Job,
         dirs: &Dirs,
+        agitate: Option<u64>,
     ) -> Result<Spec, Failure> {
         let runtime = dirs.runtime.clone().into();
-        Spec::of(fs, mount, job, Task::Command { runtime })
+        Spec::of(fs, mount, job, Task::Command { runtime, agitate })
     }
 
     /// Returns what a machine does that runs a shell command on states, for the user of this
@@ -263,7 +267,9 @@ fn run(line: &Arc<Line>) -> Result<Report, Failure> {
         load(module)?;
     }
     match (&spec.task, fs) {
-        (Task::Command { runtime }, fs) => run_command(&spec, fs, Path::new(runtime), line),
+        (Task::Command { runtime, agitate }, fs) => {
+            run_command(&spec, fs, Path::new(runtime), *agitate, line)
+        }
         (Task::Checks, Some(fs)) => run_checks(&spec, fs, line),
         (Task::Checks, None) => Err(Failure::failed("a check of no file system")),
     }
@@ -274,6 +280,7 @@ fn run_command(
     spec: &Spec,
     fs: Option<&FileSystem>,
     runtime: &Path,
+    agitate: Option<u64>,
     line: &Arc<Line>,
 ) -> Result<Report, Failure> {
     let folder = PathBuf::from(&spec.mount);
@@ -294,12 +301,17 @@ fn run_command(
         runtime: runtime.into(),
     };
     let _instance = pass_control(&dirs, spec, line)?;
-    let outcome = as_user(spec, || {
+    let agitation = agitate.map(|seed| Agitation {
+        folder: &folder,
+        seed,
+    });
+    let run = || {
         let command = spec.job.command(Some(place.as_os_str()));
         let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
         let mut mark = |text: &str| set_mark(&dirs, text);
         job::run(command, &show, &mut mark, &|| false, &end_left)
-    });
+    };
+    let outcome = agitate::during(agitation, || as_user(spec, run));
     let left = end_left();
     let mut outcome = outcome?;
     outcome.left += left;

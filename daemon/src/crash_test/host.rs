@@ -3,6 +3,7 @@
 //!
 //! Mounts are in a namespace of their own, which ends with the last process in it.
 
+use super::agitate::{self, Agitation};
 use super::device::{Device, Places, kernel_flushes};
 use super::file_system::FileSystem;
 use super::guest::{Report, set_mark};
@@ -92,7 +93,7 @@ pub(super) fn uri(folder: &Path) -> String {
 }
 
 /// Mounts the device, runs COMMAND, unmounts. Files are in the first folder, the mount is at the
-/// second one.
+/// second one. `job` has the seed of the agitation beside it.
 ///
 /// # Errors
 /// A step fails, COMMAND cannot be run, or the user interrupts.
@@ -100,7 +101,7 @@ pub(super) fn run(
     way: &Way,
     fs: Option<&FileSystem>,
     (folder, mount): (&Path, &Path),
-    job: &Job,
+    (job, agitate): (&Job, Option<u64>),
     device: &Device,
     places: &Places,
     is_over: &(dyn Fn() -> bool + Sync),
@@ -121,7 +122,12 @@ pub(super) fn run(
             let mut kept = vec![device.pid()];
             kept.extend(disk.nbdfuse.as_ref().map(pid));
             let command = job.command(Some(place.as_os_str()));
-            let outcome = run_command(command, places, &kept, is_over)?;
+            let agitation = agitate.map(|seed| Agitation {
+                folder: mount,
+                seed,
+            });
+            let outcome =
+                agitate::during(agitation, || run_command(command, places, &kept, is_over))?;
             let busy = mounted.and_then(|mounted| mounted.unmount().err());
             let own = if disk.nbdfuse.is_some() {
                 OF_NBDFUSE

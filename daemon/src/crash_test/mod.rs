@@ -11,6 +11,7 @@
 //! all others: whichever one dies, no process, mount or folder stays. If all are killed at once,
 //! the next run removes their folder.
 
+mod agitate;
 mod args;
 mod checks;
 mod device;
@@ -154,6 +155,8 @@ struct Plan {
     /// The file system, and the program that makes it.
     fs: Option<(&'static FileSystem, PathBuf)>,
     command: Vec<OsString>,
+    /// Seed of the agitation of its files.
+    agitate: Option<u64>,
     crashes: CrashesArgs,
 }
 
@@ -178,6 +181,11 @@ impl Plan {
         let bytes = parse_size(&args.size).map_err(Failure::usage)?;
         let fs = file_system::of(&args.fs);
         let fs = fs.map(|fs| Ok((fs, fs.maker(bytes)?))).transpose()?;
+        if args.agitate.is_some() && fs.is_none() {
+            return Err(Failure::usage(
+                "--agitate: with --fs none there are no files to write back; leave it out",
+            ));
+        }
         let machine = Machine::choose(args)?;
         let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &machine, args)?;
         refuse_recording(&crashes.recording)?;
@@ -188,6 +196,7 @@ impl Plan {
             bytes,
             fs,
             command: args.command.clone(),
+            agitate: args.agitate,
             crashes,
         })
     }
@@ -255,7 +264,7 @@ impl Plan {
         ours.set(identity(&self.crashes.recording));
         let report = match &self.machine {
             Machine::Uml(uml) => {
-                let spec = Spec::of_command(fs, &mount, job, &places.dirs)?;
+                let spec = Spec::of_command(fs, &mount, job, &places.dirs, self.agitate)?;
                 let control = places.dirs.control(device::NAME);
                 let ask = move |request: Vec<u8>| ask(&control, &request).unwrap_or_default();
                 let machine = uml.start(folder, &spec, vec![device.pid()], ask)?;
@@ -266,7 +275,8 @@ impl Plan {
                 })
             }
             Machine::Host(way) => {
-                host::run(way, fs, (folder, &mount), &job, &device, places, is_over)
+                let job = (&job, self.agitate);
+                host::run(way, fs, (folder, &mount), job, &device, places, is_over)
             }
             Machine::Nbd => {
                 let command = job.command(Some(target.as_ref()));

@@ -1,17 +1,20 @@
 #!/usr/bin/python3
 """A recipe for `ftld crash-test`: a file of settings that Python replaces. A value is reported once it is written.
 
-usage: replace.py run FOLDER VALUES HOW    HOW: whole, with all syncs; or what is left out: no-fsync, no-folder
+usage: replace.py run FOLDER VALUES HOW    HOW: whole, with all syncs; what is left out: no-fsync, no-folder; or in-place:
+       the file is truncated, written and synced, which a power cut shows only with --agitate
        replace.py check FOLDER             is the reported value there, or a later one, and whole?
 """
 
 import json
 import os
 import sys
+import time
 
 
-def write(path, value, sync):
+def write(path, value, sync, pause=0.0):
     with open(path, "w") as file:
+        time.sleep(pause)
         json.dump({"value": value, "padding": "x" * 20000}, file)
         if sync:
             file.flush()
@@ -20,6 +23,10 @@ def write(path, value, sync):
 
 def replace(folder, value, how):
     path = os.path.join(folder, "settings.json")
+    if how == "in-place":
+        # As a program that composes a long text.
+        write(path, value, True, 0.01)
+        return
     write(path + ".new", value, how != "no-fsync")
     os.replace(path + ".new", path)
     if how == "whole":
@@ -50,7 +57,7 @@ def check(folder):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["run"] and len(sys.argv) == 5 and sys.argv[4] in ("whole", "no-fsync", "no-folder"):
+    if sys.argv[1:2] == ["run"] and len(sys.argv) == 5 and sys.argv[4] in ("whole", "no-fsync", "no-folder", "in-place"):
         run(sys.argv[2], int(sys.argv[3]), sys.argv[4])
     elif sys.argv[1:2] == ["check"] and len(sys.argv) == 3:
         sys.exit(check(sys.argv[2]))

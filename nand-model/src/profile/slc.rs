@@ -68,6 +68,12 @@ impl Profile {
         self.geometry.pages_per_block / u32::from(self.bits())
     }
 
+    /// Bytes of all blocks in SLC mode.
+    pub fn slc_bytes(&self) -> u64 {
+        let pages = u64::from(self.slc_blocks()) * u64::from(self.slc_pages());
+        pages * u64::from(self.geometry.page_bytes)
+    }
+
     /// Whether the block is in SLC mode.
     pub fn is_slc(&self, block: Pbn) -> bool {
         block.raw() < self.slc_blocks()

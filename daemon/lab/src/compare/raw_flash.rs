@@ -34,7 +34,7 @@ impl Touched {
 pub(super) fn share_raw_flash(jobs: &mut [Job]) {
     let mut touched = Touched::default();
     let mut most: BTreeMap<Group, u64> = BTreeMap::new();
-    let mut planned: Vec<(&mut Job, Group)> = Vec::new();
+    let mut planned: Vec<(&mut Job, Group, bool, Option<u64>)> = Vec::new();
     for job in jobs.iter_mut() {
         if job.raw.as_deref() != Some(EQUAL) {
             continue;
@@ -48,15 +48,26 @@ pub(super) fn share_raw_flash(jobs: &mut [Job]) {
             continue;
         };
         let (group, touched) = (group(&run.job), touched.of(&own, &run));
-        if let Ok(Some(raw)) = run.raw_flash(touched) {
+        let own = run.raw_flash(touched);
+        if let Ok(Some(raw)) = own {
             let most = most.entry(group.clone()).or_default();
             *most = raw.max(*most);
         }
-        planned.push((job, group));
+        planned.push((job, group, own.is_ok(), touched));
     }
-    for (job, group) in planned {
-        if let Some(raw) = most.get(&group) {
-            (job.raw, job.op) = (Some(raw.to_string()), None);
+    for (job, group, has_own, touched) in planned {
+        let Some(raw) = most.get(&group) else {
+            continue;
+        };
+        let equal = Job {
+            raw: Some(raw.to_string()),
+            op: None,
+            ..job.clone()
+        };
+        // Without a layout on either, the job's own failure has the reason.
+        let has_layout = || Run::resolve(&equal).and_then(|run| run.raw_flash(touched));
+        if has_own || has_layout().is_ok() {
+            *job = equal;
         }
     }
 }

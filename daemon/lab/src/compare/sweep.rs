@@ -26,16 +26,16 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "NAME|FILE.toml,...", value_delimiter = ',')]
     pub(crate) profile: Vec<String>,
     /// Shares of the blocks in SLC mode, such as 0%,5%, on flash devices of several bits per cell
-    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent)]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent, allow_hyphen_values = true)]
     pub(crate) slc_region: Vec<f64>,
     /// Sizes that the host sees
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     pub(crate) size: Vec<String>,
     /// Over-provisioning in percent
-    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent)]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent, allow_hyphen_values = true)]
     pub(crate) op: Vec<f64>,
     /// Effective over-provisioning of every scheme in percent, in place of --op and --raw
-    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent)]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent, allow_hyphen_values = true)]
     pub(crate) op_effective: Vec<f64>,
     /// Raw flash, bad blocks included: equal, the most that any compared scheme takes at the
     /// nominal --op; own, each scheme's layout at --op; or sizes, in place of --op
@@ -150,7 +150,8 @@ impl Sweep {
             jobs.iter()
                 .try_for_each(|job| Run::resolve(job).map(drop))?;
         }
-        let is_bounded = !self.ram.is_empty() || !self.op_effective.is_empty();
+        let is_bounded =
+            !(self.ram.is_empty() && self.op_effective.is_empty() && self.slc_region.is_empty());
         if is_bounded || self.raw.iter().any(|raw| is_size(raw)) {
             raw_flash::check(&jobs)?;
         }

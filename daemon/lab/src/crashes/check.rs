@@ -163,9 +163,13 @@ impl Supervisor {
             End::Unreadable(why) => Verdict::Unreadable(why),
             End::Exit(0) => Verdict::Passed,
             End::Exit(code @ (126 | 127)) => {
-                let output = output.trim();
-                let why = format!("the check cannot be run (exit code {code}): {output}");
-                return Err(Failure::failed(why));
+                let said = match output.trim() {
+                    "" => ", and it printed nothing".to_owned(),
+                    said => format!(": {said}"),
+                };
+                return Err(Failure::failed(format!(
+                    "the check cannot be run (exit code {code}){said}"
+                )));
             }
             End::Exit(code) => Verdict::Failed(code),
             End::NotStarted(why) => {

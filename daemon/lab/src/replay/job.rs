@@ -26,18 +26,18 @@ pub(crate) struct Job {
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
     /// Share of the blocks in SLC mode, such as 5%, on a flash device of several bits per cell
-    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent, allow_hyphen_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) slc_region: Option<f64>,
     /// Size that the host sees [default: 1GiB; with --address compact the touched extents]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<String>,
     /// Over-provisioning in percent of the size [default: 7]
-    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent, allow_hyphen_values = true)]
     pub(crate) op: Option<f64>,
     /// Good flash beyond the size, in percent of the size, in place of --op: reserves, mapping and
     /// log blocks are part of it
-    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent, allow_hyphen_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) op_effective: Option<f64>,
     /// Raw flash, bad blocks included, in place of --op: what exceeds the size is over-provisioning

@@ -108,6 +108,7 @@ impl Measurement {
             size_bytes: device.size,
             logical_pages: layout.logical_pages,
             raw_bytes: geometry.data_bytes(),
+            slc_bytes: profile.slc_bytes(),
             blocks: geometry.blocks,
             bad_blocks: stats.blocks.bad,
             pages_per_block: geometry.pages_per_block,

@@ -119,12 +119,16 @@ pub(super) fn table(row: &Row) -> String {
 fn head(row: &Row) -> String {
     let (device, requests) = (&row.device, &row.requests);
     let mut text = format!(
-        "{}: scheme {} on {}, {} for the host on {} of raw flash, effective over-provisioning {:.1} %\n",
+        "{}: scheme {} on {}, {} for the host on {} of raw flash{}, effective over-provisioning {:.1} %\n",
         row.job.workload,
         row.scheme,
         device.profile,
         show_size(device.size_bytes),
         show_size(device.raw_bytes),
+        match device.slc_bytes {
+            0 => String::new(),
+            bytes => format!(" with an SLC region of {}", show_size(bytes)),
+        },
         device.effective_op_percent
     );
     let before = &row.precondition;

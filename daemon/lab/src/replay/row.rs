@@ -84,6 +84,9 @@ pub(crate) struct Device {
     pub(crate) logical_pages: u32,
     /// Raw capacity of the flash in bytes, bad blocks included.
     pub(crate) raw_bytes: u64,
+    /// Capacity of its blocks in SLC mode in bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) slc_bytes: u64,
     /// Erase blocks.
     pub(crate) blocks: u32,
     /// Bad blocks.

@@ -404,4 +404,41 @@ fn devices_with_and_without_an_slc_region_are_compared() {
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["slc_region"].as_f64())
         .collect();
     assert_eq!(regions, [None, Some(5.0)]);
+    let few = [
+        "compare",
+        "uniform:requests=10",
+        "--size",
+        "1GiB",
+        "--precondition",
+        "new",
+        "--json",
+    ];
+    let (code, rows, error) = host.run(&[&few[..], &device[..]].concat());
+    assert_eq!(code, 0, "{error}");
+    let slc = |row: &str| {
+        let row: serde_json::Value = serde_json::from_str(row).unwrap();
+        row["device"]["slc_bytes"].as_u64()
+    };
+    let slc: Vec<_> = rows.lines().map(slc).collect();
+    assert!(matches!(slc[..], [None, Some(1..)]), "{slc:?}");
+    // Four blocks are too few, with any raw flash.
+    let small = ["compare", "uniform:requests=10", "--size", "256MiB"];
+    let (code, _, error) = host.run(&[&small[..], &device[..]].concat());
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("an SLC region of 4 of 70 blocks"), "{error}");
+    assert!(error.contains("nothing was run"), "{error}");
+    let negative = [
+        "replay",
+        "uniform:requests=10",
+        "--profile",
+        "tlc-16k",
+        "--slc-region",
+        "-5%",
+    ];
+    let (code, _, error) = host.run(&negative);
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        error.contains("--slc-region -5: need 0.01 to 50"),
+        "{error}"
+    );
 }

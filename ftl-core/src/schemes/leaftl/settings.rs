@@ -68,11 +68,14 @@ pub(super) fn buffering(
 ) -> Result<Option<Buffering>, FtlError> {
     let page = u64::from(geometry.page_bytes);
     let (_, default) = range_of(geometry, logical_pages);
-    let pages = params.get(BUFFER.key, default)? / page;
+    let bytes: u64 = params.get(BUFFER.key, default)?;
+    let pages = bytes / page;
     if !(MIN_BUFFER_PAGES..=MAX_BUFFER_PAGES).contains(&pages) {
         return Err(FtlError::Config(format!(
-            "parameter {}: {pages} pages of {page} bytes, need {MIN_BUFFER_PAGES} to {MAX_BUFFER_PAGES}",
-            BUFFER.key
+            "parameter {}: {bytes} bytes, need {} to {}",
+            BUFFER.key,
+            MIN_BUFFER_PAGES * page,
+            MAX_BUFFER_PAGES * page
         )));
     }
     let keeps = !params.choice(ACK.key, "flash", "buffer")?;

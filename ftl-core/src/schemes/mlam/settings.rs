@@ -66,11 +66,14 @@ impl Settings {
             logical_pages,
         };
         let (_, default) = buffer_range(&layout);
-        let capacity = params.get("mlam.buffer", default)? / page;
+        let bytes: u64 = params.get("mlam.buffer", default)?;
+        let capacity = bytes / page;
         if !(MIN_BUFFER_PAGES..=1 << 24).contains(&capacity) {
             return Err(FtlError::Config(format!(
-                "parameter mlam.buffer: {capacity} pages of {page} bytes, need {MIN_BUFFER_PAGES} to {}",
-                1 << 24
+                "parameter mlam.buffer: {} bytes, need {} to {}",
+                bytes,
+                u64::from(MIN_BUFFER_PAGES) * page,
+                (1 << 24) * page
             )));
         }
         let capacity = narrow(capacity);

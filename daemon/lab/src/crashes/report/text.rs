@@ -64,7 +64,11 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
         let _ = writeln!(out, "{missing}");
     }
     if report.interrupted {
-        out += "interrupted; with --ledger FILE the same command continues\n";
+        let _ = writeln!(
+            out,
+            "interrupted; `ftld crashes {}` with --ledger FILE keeps verdicts and continues",
+            report.recording
+        );
     } else if report.stopped {
         let _ = writeln!(
             out,
