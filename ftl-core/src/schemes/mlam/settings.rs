@@ -72,7 +72,7 @@ impl Settings {
             return Err(FtlError::Config(format!(
                 "parameter mlam.buffer: {} bytes, need {} to {}",
                 bytes,
-                u64::from(MIN_BUFFER_PAGES) * page,
+                MIN_BUFFER_PAGES * page,
                 (1 << 24) * page
             )));
         }
