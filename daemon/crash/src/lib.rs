@@ -57,8 +57,10 @@
 //!   power fails after entry 2 (write of 8 bytes at 0)
 //!   bytes 4096 to 8191 keep the content of the last FLUSH, not of entry 1 (write of 8 bytes at 4096)
 //!   no mark before the cut
-//!   the check: panicked at src/counter.rs:31:9
+//!   the check: panicked at tests/counter.rs:34:9
 //!     assertion `left == right` failed
+//!       left: 0
+//!      right: 1
 //! show it again:
 //!   run.case("cache/2/1=0", check)
 //! ```
