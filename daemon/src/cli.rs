@@ -359,6 +359,7 @@ const SERVING: &[&str] = &[
     "cache_tear",
     "cache_plp",
     "write_cache_announce",
+    "atomic_unit",
 ];
 /// Options that only a new image has.
 const MAKING: &[&str] = &[
@@ -384,6 +385,7 @@ const UNCHECKED: &[&str] = &[
     "cache_tear",
     "cache_plp",
     "write_cache_announce",
+    "atomic_unit",
 ];
 
 /// Returns the command line. Commands accept all options of a device, as a configuration file has

@@ -23,8 +23,12 @@ use ftld_kit::profile_file;
 use ftld_kit::size::{is_decimal, parse_size};
 use nand_model::{Profile, SHARDS_MAX, SlcRegion, Verify};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use strum::IntoStaticStr;
+
+/// Units of atomicity that can be asked for, in bytes.
+const ATOMIC_UNITS: RangeInclusive<u64> = 4096..=64 << 10;
 
 /// Default address of the metrics.
 pub const METRICS_DEFAULT: SocketAddr =
@@ -86,6 +90,8 @@ pub struct Config {
     pub write_cache: Option<CacheOptions>,
     /// Whether the device announces a volatile cache.
     pub announces_cache: bool,
+    /// Unit of atomicity in bytes, if it is larger than usual.
+    pub atomic_unit: Option<u32>,
     /// The recording of all requests, if there is one.
     pub record: Option<Record>,
 }
@@ -179,6 +185,7 @@ impl Layers {
             record: options.record()?,
             write_cache: options.write_cache()?,
             announces_cache: options.announces_cache()?,
+            atomic_unit: options.atomic_unit()?,
             target,
             name,
         })
@@ -333,9 +340,30 @@ impl DeviceOptions {
             cache_tear: self.cache_tear.or(other.cache_tear),
             cache_plp: self.cache_plp || other.cache_plp,
             write_cache_announce: self.write_cache_announce.or(other.write_cache_announce),
+            atomic_unit: self.atomic_unit.or(other.atomic_unit),
             name: self.name.or(other.name),
             set: other.set.into_iter().chain(self.set).collect(),
         }
+    }
+
+    /// Returns the unit of atomicity in bytes.
+    fn atomic_unit(&self) -> Result<Option<u32>, Failure> {
+        let Some(text) = &self.atomic_unit else {
+            return Ok(None);
+        };
+        let bytes =
+            parse_size(text).map_err(|why| Failure::usage(format!("--atomic-unit {why}")))?;
+        if !bytes.is_power_of_two() || !ATOMIC_UNITS.contains(&bytes) {
+            return Err(Failure::usage(format!(
+                "--atomic-unit {text}: need a power of two from 4KiB to 64KiB"
+            )));
+        }
+        if self.write_cache.is_some() {
+            return Err(Failure::usage(
+                "--atomic-unit: a write cache loses units of 4 KiB; leave --write-cache out, or this",
+            ));
+        }
+        Ok(u32::try_from(bytes).ok())
     }
 
     fn latency(&self) -> Result<Latency, Failure> {

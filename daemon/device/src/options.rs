@@ -122,6 +122,10 @@ pub struct DeviceOptions {
     /// [default: volatile]
     #[arg(long, value_name = "volatile|none", env = "FTLD_WRITE_CACHE_ANNOUNCE")]
     pub write_cache_announce: Option<String>,
+    /// Largest aligned write that a power cut leaves old or new as a whole, such as 16KiB: a page,
+    /// or a part of one [default: 4KiB, or a page if that is less]
+    #[arg(long, value_name = "SIZE", env = "FTLD_ATOMIC_UNIT")]
+    pub atomic_unit: Option<String>,
     /// Name of the instance [default: that of the target]
     #[arg(long, value_name = "NAME", env = "FTLD_NAME")]
     pub name: Option<String>,

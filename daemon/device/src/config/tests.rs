@@ -269,6 +269,18 @@ fn a_write_cache_that_cannot_be_is_refused_with_the_way_out() {
             "none of 512, 1024",
         ),
         (
+            with(|o| o.atomic_unit = Some("16KiB".into()), Some("1MiB")),
+            "a write cache loses units of 4 KiB",
+        ),
+        (
+            with(|o| o.atomic_unit = Some("5000".into()), None),
+            "--atomic-unit 5000: need a power of two from 4KiB to 64KiB",
+        ),
+        (
+            with(|o| o.atomic_unit = Some("2KiB".into()), None),
+            "need a power of two from 4KiB to 64KiB",
+        ),
+        (
             with(|o| o.cache_model = Some("none".into()), Some("1MiB")),
             "none of any, ordered, lost",
         ),
@@ -317,6 +329,7 @@ fn samples(key: &str) -> [&'static str; 2] {
         "record-data" => ["\"off\"", "\"on\""],
         "write-cache" => ["\"1MiB\"", "\"2MiB\""],
         "write-cache-announce" => ["\"none\"", "\"volatile\""],
+        "atomic-unit" => ["\"8KiB\"", "\"16KiB\""],
         "cache-model" => ["\"ordered\"", "\"lost\""],
         "cache-tear" => ["512", "1024"],
         "read-only" | "cache-plp" => ["true", "true"],

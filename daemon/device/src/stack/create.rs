@@ -4,7 +4,7 @@
 
 use super::label::params_text;
 use super::unfinished::{Unfinished, folder_of, name_image, sync_folder};
-use super::{Label, age, close_stores, factory_seed, image_failure, refuse_order};
+use super::{Label, age, close_stores, factory_seed, image_failure, refuse_order, refuse_unit};
 use crate::aging::{Conditioned, ImageAge};
 use crate::config::{Config, NewDevice, RawFlash};
 use crate::flash_device::FlashDevice;
@@ -93,6 +93,7 @@ pub fn create_aged(
     } = requirements.device(None, RawFlash::Own)?;
     let shards = striping.map_or(1, |striping| striping.count);
     refuse_order(index(shards), config.write_cache)?;
+    refuse_unit(config.atomic_unit, &layout.profile, striping)?;
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
     }

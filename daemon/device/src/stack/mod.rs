@@ -29,7 +29,7 @@ use ftld_kit::size::show_size;
 use label::contradiction;
 use long_start::{LongStart, REPORT_EVERY};
 use nand_model::store::{Access, AnyStore, FileStore, SyncHandle, peek};
-use nand_model::{Chip, ImageError, ImageInfo, Profile};
+use nand_model::{Chip, ImageError, ImageInfo, Profile, Striping};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -120,6 +120,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     }
     // Before the image is open: a refusal must not leave it unclean.
     refuse_order(index(info.shards()), config.write_cache)?;
+    let striping = info.shard.map(|shard| shard.striping);
+    refuse_unit(config.atomic_unit, &info.profile, striping)?;
     if !config.read_only {
         close_to_others(image);
     }
@@ -156,7 +158,10 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
         boot_id: &boot_id,
     };
     let (read_only, latency) = (config.read_only, config.latency);
-    let stack = volume_on(image, stores, read_only, latency, cache, |durable| durable)?;
+    let mut stack = volume_on(image, stores, read_only, latency, cache, |durable| durable)?;
+    if let Some(unit) = config.atomic_unit {
+        stack.volume.set_atomic_unit(unit);
+    }
     drop(long_start);
     if !report.was_clean {
         tracing::warn!("{}: {}", image.display(), recovered(&stack.volume));
@@ -256,6 +261,32 @@ fn recovered(volume: &Volume) -> String {
         "recovered from a power cut, a kill or a crash: {} pages scanned, {} rewritten or discarded",
         mount.pages_scanned, mount.pages_discarded
     )
+}
+
+/// Refuses a unit of atomicity that spans pages, of which a power cut may leave some.
+fn refuse_unit(
+    unit: Option<u32>,
+    profile: &Profile,
+    striping: Option<Striping>,
+) -> Result<(), Failure> {
+    let Some(unit) = unit else { return Ok(()) };
+    let (name, page) = (profile.name, profile.geometry.page_bytes);
+    let whole = show_size(unit.into());
+    if !page.is_multiple_of(unit) {
+        return Err(Failure::usage(format!(
+            "--atomic-unit {whole}: a page of {name} has {page} bytes, and only a page is programmed \
+             as a whole; choose a flash device whose pages it divides, such as tlc-16k, or leave this out"
+        )));
+    }
+    match striping {
+        Some(striping) if !striping.stripe_bytes.is_multiple_of(unit.into()) => {
+            Err(Failure::usage(format!(
+                "--atomic-unit {whole}: stripes of {} put parts of it on two chips; leave it out",
+                show_size(striping.stripe_bytes)
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a write cache whose order several chips cannot keep.

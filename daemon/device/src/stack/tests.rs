@@ -385,6 +385,39 @@ fn serve_beside_a_worn_out_shard(dies: bool) {
     assert!((0..3).all(|shard| read(&last, shard) == page(rounds[shard as usize], shard)));
 }
 
+/// A unit of several pages could be torn; one that is a part of a page is what hosts are told.
+#[test]
+fn a_unit_of_atomicity_is_a_page_or_a_part_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), "mlc-4k", Some("64MiB"));
+    for (unit, taken) in [(8 << 10, false), (4 << 10, true), (8 << 10, false)] {
+        config.atomic_unit = Some(unit);
+        let before = config.image.exists();
+        match open_or_create(&config) {
+            Ok(stack) => {
+                assert!(taken, "{unit}");
+                assert_eq!(stack.volume.physical_block(), unit);
+                close_stores(stack.volume.close().unwrap()).unwrap();
+            }
+            Err(refused) => {
+                assert!(!taken, "{refused}");
+                assert_eq!(refused.exit, Exit::Usage);
+                let part = "--atomic-unit 8 KiB: a page of mlc-4k has 4096 bytes";
+                assert!(refused.message.contains(part), "{refused}");
+                assert_eq!(config.image.exists(), before, "an image was made");
+            }
+        }
+    }
+    let profile = Profile::find("tlc-16k").unwrap();
+    let whole = Striping {
+        count: 2,
+        stripe_bytes: 24 << 10,
+    };
+    assert!(refuse_unit(Some(8 << 10), profile, Some(whole)).is_ok());
+    let split = refuse_unit(Some(16 << 10), profile, Some(whole)).unwrap_err();
+    assert!(split.message.contains("stripes of 24 KiB"), "{split}");
+}
+
 /// More pages than one chip can have are on several, and ageing numbers those of the device.
 #[test]
 fn ageing_a_device_of_too_many_pages_is_refused_before_an_image_is_made() {

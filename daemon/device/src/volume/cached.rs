@@ -42,6 +42,17 @@ impl Volume {
         }
     }
 
+    /// Sets the unit of atomicity, which divides the page. Called before the first request, on a
+    /// device without a cache.
+    pub fn set_atomic_unit(&mut self, unit: u32) {
+        assert!(
+            self.shape.page_bytes.is_multiple_of(unit),
+            "a unit of {unit} bytes spans pages of {}",
+            self.shape.page_bytes
+        );
+        self.shape.unit_bytes = unit;
+    }
+
     /// Takes the caches away: later requests go to the flash. Called before the first request.
     pub(crate) fn take_caches(&mut self) {
         self.shape.unit_bytes = atomic_bytes(self.shape.page_bytes);
