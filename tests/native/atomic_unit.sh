@@ -35,17 +35,17 @@ for line in sys.stdin:
     print("torn: " + " ".join(torn) if torn else "ok", flush=True)
 END
 
-# explored SCHEME BYTES CODE: writes of so many bytes, cut in their flash operations; the exit code of the exploration.
+# explored SCHEME BYTES CODE [MODEL]: writes of so many bytes, and cuts; the exit code of the exploration.
 explored() {
-  local scheme=$1 bytes=$2
+  local scheme=$1 bytes=$2 model=${4:-flash}
   rm -f "$scheme.rec"
-  ftld --detach --name unit --image unit.img --scheme "$scheme" --profile tlc-16k --size 64MiB --atomic-unit 16KiB \
+  ftld --detach --name unit --image unit.img --scheme "$scheme" --profile tlc-16k --size 64MiB --atomic-unit "${UNIT:-16KiB}" \
     --record "$scheme.rec" "$uri" > log 2>&1 || cat log
   /usr/bin/python3 load.py "$uri" "$bytes" "$WRITES" || cat log
   ftld stop unit > log 2>&1 || cat log
   rm -f unit.img
-  ftld crashes "$scheme.rec" --model flash --states "$CUTS" --failures 3 --server --check "exec /usr/bin/python3 check.py $bytes" > out 2>&1
-  same "$scheme, writes of $bytes bytes: exit code" $? "$3"
+  ftld crashes "$scheme.rec" --model "$model" --states "$CUTS" --failures 3 --server --check "exec /usr/bin/python3 check.py $bytes" > out 2>&1
+  same "$scheme, $model, writes of $bytes bytes in units of ${UNIT:-16KiB}: exit code" $? "$3"
 }
 SCHEMES=all
 for scheme in $(schemes); do
@@ -55,4 +55,8 @@ done
 at_least "schemes" "$PASSED" 16
 explored pagemap 32768 1
 step "two pages: torn" grep -F "torn: " out
+# A cache that loses units, as the recording tells them: those of the option, and the usual 4 KiB.
+explored pagemap 16384 0 cache
+UNIT=4KiB explored pagemap 16384 1 cache
+step "usual units: torn" grep -F "torn: " out
 finish

@@ -26,11 +26,11 @@ recipe() {
   "${user[@]}" ftld crash-test "${options[@]}" --at flush --for "${SECONDS_EACH}s" --failures 1 --check "../recipes/$name check \$FTLD_FILES" \
     -- "../recipes/$name" run '{}' "$@" > out 2>&1
   same "$name $* ${options[*]}: exit code" $? "$wanted"
-  if grep -qF -- "$text" out; then ok "$name $*: $text"; else
-    bad "$name $*: no '$text'"
+  if grep -qF -- "$text" out; then ok "$name $* ${options[*]}: $text"; else
+    bad "$name $* ${options[*]}: no '$text'"
     cat out
   fi
-  note "$name $*: $(grep -o '[0-9,]* different ones checked' out), $(($(now) - began)) s"
+  note "$name $* ${options[*]}: $(grep -o '[0-9,]* different ones checked' out), $(($(now) - began)) s"
 }
 recipe 0 " 0 failed" replace.py 5 whole
 recipe 1 "was reported" replace.py 5 no-folder

@@ -90,7 +90,7 @@ pub struct Config {
     pub write_cache: Option<CacheOptions>,
     /// Whether the device announces a volatile cache.
     pub announces_cache: bool,
-    /// Unit of atomicity in bytes, if it is larger than usual.
+    /// Unit of atomicity in bytes; `None` for the usual one.
     pub atomic_unit: Option<u32>,
     /// The recording of all requests, if there is one.
     pub record: Option<Record>,
@@ -360,7 +360,7 @@ impl DeviceOptions {
         }
         if self.write_cache.is_some() {
             return Err(Failure::usage(
-                "--atomic-unit: a write cache loses units of 4 KiB; leave --write-cache out, or this",
+                "--atomic-unit: a write cache has a unit of its own; leave --write-cache out, or this",
             ));
         }
         Ok(u32::try_from(bytes).ok())

@@ -122,8 +122,9 @@ pub struct DeviceOptions {
     /// [default: volatile]
     #[arg(long, value_name = "volatile|none", env = "FTLD_WRITE_CACHE_ANNOUNCE")]
     pub write_cache_announce: Option<String>,
-    /// Largest aligned write that a power cut leaves old or new as a whole, such as 16KiB: a page,
-    /// or a part of one [default: 4KiB, or a page if that is less]
+    /// Aligned write that a power cut leaves old or new as a whole, such as 16KiB: a page or a part
+    /// of one. ublk and vhost-user announce it as the physical block; recordings have it [default:
+    /// the largest power of two up to 4KiB that divides the page]
     #[arg(long, value_name = "SIZE", env = "FTLD_ATOMIC_UNIT")]
     pub atomic_unit: Option<String>,
     /// Name of the instance [default: that of the target]
@@ -149,6 +150,11 @@ pub struct DeviceOptions {
 /// # Errors
 /// The text is no percentage.
 pub fn percent(text: &str) -> Result<f64, Failure> {
+    if text.starts_with("--") {
+        return Err(Failure::usage(format!(
+            "a percentage is missing before {text}"
+        )));
+    }
     let number = text.trim();
     let number = number.strip_suffix('%').unwrap_or(number).trim_end();
     let wrong = format!("{text:?} is not a percentage; write for example 7 or 12.5%");

@@ -1,13 +1,17 @@
-//! `--agitate`: what other programs of a busy machine do to the files of COMMAND.
+//! `--agitate`: what other programs of a busy machine do to the files of COMMAND, at any time.
 //!
 //! POSIX_FADV_DONTNEED starts the write-back of a file without waiting for it and without a FLUSH.
-//! An fsync of another file commits the journal, with the names and lengths of all files, but not
-//! their data. Both may happen at any time, so COMMAND must not rely on their absence.
+//! An fsync of another file commits the running transaction of ext4 or XFS: names and lengths that
+//! COMMAND has not synced become durable, perhaps without the data. On btrfs and f2fs it commits
+//! that file alone. COMMAND must not rely on the absence of either.
 
+use ftld_kit::failure::Failure;
 use nand_model::SplitMix;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
+use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -16,15 +20,23 @@ use std::time::Duration;
 const OTHER: &str = ".ftld-agitation";
 /// Longest pause between two disturbances.
 const PAUSE_MAX_US: u64 = 8_000;
-/// Files among which one is chosen.
-const FILES_MAX: usize = 4096;
+/// Entries of folders among which a file is chosen.
+const ENTRIES_MAX: usize = 4096;
 
 /// Files to disturb.
 #[derive(Clone, Copy)]
 pub(super) struct Agitation<'a> {
     pub(super) folder: &'a Path,
-    /// Chooses pauses, files, and what happens to them. The times are the machine's.
+    /// Chooses pauses, files, and what happens to them. The times are the machine's, so no two runs
+    /// are equal.
     pub(super) seed: u64,
+}
+
+/// What happened to them.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Disturbed {
+    pub(super) write_backs: u64,
+    pub(super) fsyncs: u64,
 }
 
 /// Ends the disturbance, also if COMMAND's thread panics.
@@ -36,66 +48,80 @@ impl Drop for End<'_> {
     }
 }
 
-/// Runs COMMAND, disturbed if that was asked for. None of its files is open afterwards.
-pub(super) fn during<T>(asked: Option<Agitation<'_>>, run: impl FnOnce() -> T) -> T {
+/// Runs COMMAND, disturbed by this thread's user if that was asked for. No file is open afterwards.
+///
+/// # Errors
+/// Those of `run`, or the other file cannot be made: nothing is run then.
+pub(super) fn during<T>(
+    asked: Option<Agitation<'_>>,
+    run: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(T, Option<Disturbed>), Failure> {
     let Some(agitation) = asked else {
-        return run();
+        return run().map(|done| (done, None));
     };
+    let path = agitation.folder.join(OTHER);
+    let other = File::create_new(&path).map_err(|error| Failure::io(path.display(), &error))?;
     let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let done = std::thread::scope(|scope| {
         let end = End(&is_over);
-        scope.spawn(|| agitation.disturb(&is_over));
+        let disturbed = scope.spawn(|| agitation.disturb(&other, &is_over));
         let done = run();
         drop(end);
-        done
-    })
+        let disturbed = disturbed.join().expect("the thread does not panic");
+        done.map(|done| (done, Some(disturbed)))
+    });
+    // COMMAND may have removed it.
+    let _ = std::fs::remove_file(&path);
+    done
 }
 
 impl Agitation<'_> {
-    fn disturb(&self, is_over: &AtomicBool) {
-        let mut rng = SplitMix::new(self.seed);
+    fn disturb(&self, other: &File, is_over: &AtomicBool) -> Disturbed {
+        let (mut rng, mut disturbed) = (SplitMix::new(self.seed), Disturbed::default());
         while !is_over.load(Relaxed) {
             std::thread::sleep(Duration::from_micros(rng.below(PAUSE_MAX_US)));
             // COMMAND may remove what was just found, and the device may be full.
-            let _ = match rng.one_in(4) {
-                true => self.sync_other(),
-                false => self.write_back(&mut rng),
-            };
+            if rng.one_in(4) {
+                let written = other.write_all_at(&rng.next_u64().to_le_bytes(), 0);
+                let synced = written.and_then(|()| other.sync_all());
+                disturbed.fsyncs += u64::from(synced.is_ok());
+            } else {
+                let begun = self.write_back(&mut rng, is_over);
+                disturbed.write_backs += u64::from(begun.is_ok_and(|begun| begun));
+            }
         }
-        let _ = std::fs::remove_file(self.folder.join(OTHER));
+        disturbed
     }
 
-    /// Commits the journal.
-    fn sync_other(&self) -> io::Result<()> {
-        let mut other = File::create(self.folder.join(OTHER))?;
-        other.write_all(b"other")?;
-        other.sync_all()
-    }
-
-    /// Starts the write-back of a file.
-    fn write_back(&self, rng: &mut SplitMix) -> io::Result<()> {
-        let mut files = Vec::new();
-        list(self.folder, &mut files);
-        if files.is_empty() {
-            return Ok(());
+    /// Starts the write-back of a file; returns whether there is one.
+    fn write_back(&self, rng: &mut SplitMix, is_over: &AtomicBool) -> io::Result<bool> {
+        let (mut chosen, mut folders) = (None, vec![self.folder.to_path_buf()]);
+        let (mut entries, mut files) = (0, 0);
+        while let Some(folder) = folders.pop().filter(|_| !is_over.load(Relaxed)) {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                entries += 1;
+                match entry.file_type() {
+                    _ if entries > ENTRIES_MAX => folders.clear(),
+                    Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                    Ok(kind) if kind.is_file() && entry.file_name() != OTHER => {
+                        files += 1;
+                        // Each file is chosen with the same probability.
+                        if rng.one_in(files) {
+                            chosen = Some(entry.path());
+                        }
+                    }
+                    _ => {}
+                }
+            }
         }
-        let chosen = &files[rng.below(files.len() as u64) as usize];
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = open(chosen, flags, Mode::empty())?;
-        Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+        chosen.map_or(Ok(false), |path| begin(&path).map(|()| true))
     }
 }
 
-/// Lists the regular files below a folder, up to [`FILES_MAX`].
-fn list(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        match entry.file_type() {
-            _ if files.len() >= FILES_MAX => return,
-            Ok(kind) if kind.is_dir() => list(&entry.path(), files),
-            Ok(kind) if kind.is_file() => files.push(entry.path()),
-            _ => {}
-        }
-    }
+fn begin(path: &PathBuf) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = open(path, flags, Mode::empty())?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
 #[cfg(test)]
@@ -109,23 +135,35 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(deep.join("file"), "content").unwrap();
         std::os::unix::fs::symlink("/dev/zero", deep.join("link")).unwrap();
-        let mut files = Vec::new();
-        list(folder.path(), &mut files);
-        assert_eq!(files, [deep.join("file")]);
-        let other = folder.path().join(OTHER);
-        let agitation = Agitation {
+        let agitation = Some(Agitation {
             folder: folder.path(),
             seed: 1,
-        };
-        during(Some(agitation), || {
-            let seen = (0..1000).any(|_| {
-                std::thread::sleep(Duration::from_millis(5));
-                other.exists()
-            });
-            assert!(seen, "no other file was synced");
         });
+        let command = || {
+            std::thread::sleep(Duration::from_millis(500));
+            Ok(5)
+        };
+        let (done, disturbed) = during(agitation, command).unwrap();
+        let disturbed = disturbed.unwrap();
+        assert_eq!(done, 5);
+        assert!(
+            disturbed.fsyncs > 0 && disturbed.write_backs > 0,
+            "{disturbed:?}"
+        );
+        let other = folder.path().join(OTHER);
         assert!(!other.exists());
-        assert_eq!(std::fs::read_to_string(&files[0]).unwrap(), "content");
-        assert_eq!(during(None, || 7), 7);
+        let content = std::fs::read_to_string(deep.join("file")).unwrap();
+        assert_eq!(content, "content");
+        // A file of that name is somebody's, whatever it is.
+        for made in [
+            std::fs::write(&other, "mine"),
+            std::fs::remove_file(&other)
+                .and_then(|()| std::os::unix::fs::symlink("/nowhere", &other)),
+        ] {
+            made.unwrap();
+            let refused = during(agitation, || -> Result<(), _> { panic!("it ran") });
+            assert!(refused.unwrap_err().message.contains(OTHER));
+        }
+        assert_eq!(during(None, || Ok(7)).unwrap(), (7, None));
     }
 }

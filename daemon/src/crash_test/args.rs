@@ -28,8 +28,8 @@ pub(crate) struct CrashTestArgs {
     /// Where COMMAND runs [default: host as root, else uml]
     #[arg(long, value_enum)]
     pub(super) machine: Option<Where>,
-    /// Write back files and fsync another one meanwhile, as other programs would: at times that
-    /// SEED chooses
+    /// Meanwhile start write-back of its files and fsync one of ours, `.ftld-agitation`, as other
+    /// programs would; another SEED chooses otherwise
     #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     pub(super) agitate: Option<u64>,
     /// Size of the device

@@ -6,7 +6,7 @@
 //! host over the first serial line: what it is to do is the first answer. For COMMAND, the control
 //! socket of the device is at the same path as on the host; its requests pass over the line.
 
-use super::agitate::{self, Agitation};
+use super::agitate::{self, Agitation, Disturbed};
 use super::device::{NAME, kernel_flushes};
 use super::file_system::{self, FileSystem};
 use super::frames::{Frame, PART_BYTES};
@@ -149,6 +149,8 @@ pub(super) struct Report {
     pub(super) flushes: Option<u64>,
     /// Why the disk is still mounted.
     pub(super) busy: Option<String>,
+    /// What happened to its files meanwhile, if that was asked for.
+    pub(super) disturbed: Option<Disturbed>,
 }
 
 /// The machine's last message.
@@ -305,21 +307,23 @@ fn run_command(
         folder: &folder,
         seed,
     });
-    let run = || {
+    let done = as_user(spec, || {
         let command = spec.job.command(Some(place.as_os_str()));
         let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
         let mut mark = |text: &str| set_mark(&dirs, text);
-        job::run(command, &show, &mut mark, &|| false, &end_left)
-    };
-    let outcome = agitate::during(agitation, || as_user(spec, run));
+        agitate::during(agitation, || {
+            job::run(command, &show, &mut mark, &|| false, &end_left)
+        })
+    });
     let left = end_left();
-    let mut outcome = outcome?;
+    let (mut outcome, disturbed) = done?;
     outcome.left += left;
     let busy = fs.and_then(|_| unmount(&folder).err());
     Ok(Report {
         outcome,
         flushes: Some(kernel_flushes(Path::new(DISK_IN_SYS))?),
         busy: busy.map(|failure| failure.message),
+        disturbed,
     })
 }
 
@@ -347,6 +351,7 @@ fn run_checks(spec: &Spec, fs: &FileSystem, line: &Line) -> Result<Report, Failu
         outcome: Outcome { code, left: 0 },
         flushes: None,
         busy: None,
+        disturbed: None,
     })
 }
 

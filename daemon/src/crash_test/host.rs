@@ -93,7 +93,7 @@ pub(super) fn uri(folder: &Path) -> String {
 }
 
 /// Mounts the device, runs COMMAND, unmounts. Files are in the first folder, the mount is at the
-/// second one. `job` has the seed of the agitation beside it.
+/// second one.
 ///
 /// # Errors
 /// A step fails, COMMAND cannot be run, or the user interrupts.
@@ -101,7 +101,7 @@ pub(super) fn run(
     way: &Way,
     fs: Option<&FileSystem>,
     (folder, mount): (&Path, &Path),
-    (job, agitate): (&Job, Option<u64>),
+    (job, agitation): (&Job, Option<Agitation<'_>>),
     device: &Device,
     places: &Places,
     is_over: &(dyn Fn() -> bool + Sync),
@@ -122,11 +122,7 @@ pub(super) fn run(
             let mut kept = vec![device.pid()];
             kept.extend(disk.nbdfuse.as_ref().map(pid));
             let command = job.command(Some(place.as_os_str()));
-            let agitation = agitate.map(|seed| Agitation {
-                folder: mount,
-                seed,
-            });
-            let outcome =
+            let (outcome, disturbed) =
                 agitate::during(agitation, || run_command(command, places, &kept, is_over))?;
             let busy = mounted.and_then(|mounted| mounted.unmount().err());
             let own = if disk.nbdfuse.is_some() {
@@ -138,6 +134,7 @@ pub(super) fn run(
                 outcome,
                 flushes: Some(kernel_flushes(&in_sys)? - before + own),
                 busy: busy.map(|failure| failure.message),
+                disturbed,
             })
         });
         inside.join().expect("the thread does not panic")

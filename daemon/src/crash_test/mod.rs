@@ -28,6 +28,7 @@ pub(crate) use args::CrashTestArgs;
 pub(crate) use checks::{CheckStatesArgs, check_states};
 pub(crate) use guest::guest_init;
 
+use agitate::Agitation;
 use args::Where;
 use device::{Counts, Device, Places};
 use file_system::FileSystem;
@@ -275,8 +276,12 @@ impl Plan {
                 })
             }
             Machine::Host(way) => {
-                let job = (&job, self.agitate);
-                host::run(way, fs, (folder, &mount), job, &device, places, is_over)
+                let agitation = self.agitate.map(|seed| Agitation {
+                    folder: &mount,
+                    seed,
+                });
+                let load = (&job, agitation);
+                host::run(way, fs, (folder, &mount), load, &device, places, is_over)
             }
             Machine::Nbd => {
                 let command = job.command(Some(target.as_ref()));
@@ -285,6 +290,7 @@ impl Plan {
                     outcome,
                     flushes: None,
                     busy: None,
+                    disturbed: None,
                 })
             }
         };
@@ -315,6 +321,13 @@ impl Plan {
             return Err(Failure::failed(format!(
                 "COMMAND ended with exit code {code}, so nothing is explored; its recording is {recording}"
             )));
+        }
+        if let Some(disturbed) = report.disturbed {
+            say(&format!(
+                "agitated by {} and {}",
+                counted(disturbed.write_backs, "write-back"),
+                counted(disturbed.fsyncs, "fsync")
+            ));
         }
         if counts.marks == 0 {
             say("no mark: the checks can tell consistency, not durability");
@@ -519,6 +532,7 @@ mod tests {
                 outcome: Outcome { code: 0, left: 0 },
                 flushes: sent,
                 busy: None,
+                disturbed: None,
             };
             let counts = Counts { flushes, marks: 1 };
             let judged = plan.judge(&report, &counts, Duration::ZERO);

@@ -2,7 +2,7 @@
 """A recipe for `ftld crash-test`: a file of settings that Python replaces. A value is reported once it is written.
 
 usage: replace.py run FOLDER VALUES HOW    HOW: whole, with all syncs; what is left out: no-fsync, no-folder; or in-place:
-       the file is truncated, written and synced, which a power cut shows only with --agitate
+       the file is truncated, written and synced, which a power cut hardly shows without --agitate
        replace.py check FOLDER             is the reported value there, or a later one, and whole?
 """
 

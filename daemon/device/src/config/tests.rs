@@ -270,7 +270,7 @@ fn a_write_cache_that_cannot_be_is_refused_with_the_way_out() {
         ),
         (
             with(|o| o.atomic_unit = Some("16KiB".into()), Some("1MiB")),
-            "a write cache loses units of 4 KiB",
+            "a write cache has a unit of its own",
         ),
         (
             with(|o| o.atomic_unit = Some("5000".into()), None),

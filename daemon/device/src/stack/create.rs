@@ -93,7 +93,7 @@ pub fn create_aged(
     } = requirements.device(None, RawFlash::Own)?;
     let shards = striping.map_or(1, |striping| striping.count);
     refuse_order(index(shards), config.write_cache)?;
-    refuse_unit(config.atomic_unit, &layout.profile, striping)?;
+    refuse_unit(config.atomic_unit, &layout.profile, size)?;
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
     }

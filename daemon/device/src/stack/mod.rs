@@ -29,7 +29,7 @@ use ftld_kit::size::show_size;
 use label::contradiction;
 use long_start::{LongStart, REPORT_EVERY};
 use nand_model::store::{Access, AnyStore, FileStore, SyncHandle, peek};
-use nand_model::{Chip, ImageError, ImageInfo, Profile, Striping};
+use nand_model::{Chip, ImageError, ImageInfo, Profile};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -120,8 +120,7 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     }
     // Before the image is open: a refusal must not leave it unclean.
     refuse_order(index(info.shards()), config.write_cache)?;
-    let striping = info.shard.map(|shard| shard.striping);
-    refuse_unit(config.atomic_unit, &info.profile, striping)?;
+    refuse_unit(config.atomic_unit, &info.profile, info.size)?;
     if !config.read_only {
         close_to_others(image);
     }
@@ -159,7 +158,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     };
     let (read_only, latency) = (config.read_only, config.latency);
     let mut stack = volume_on(image, stores, read_only, latency, cache, |durable| durable)?;
-    if let Some(unit) = config.atomic_unit {
+    // Where the flash refuses the entries of an earlier cache, writes are split as the cache did.
+    if let Some(unit) = config.atomic_unit.filter(|_| !stack.volume.has_cache()) {
         stack.volume.set_atomic_unit(unit);
     }
     drop(long_start);
@@ -263,12 +263,9 @@ fn recovered(volume: &Volume) -> String {
     )
 }
 
-/// Refuses a unit of atomicity that spans pages, of which a power cut may leave some.
-fn refuse_unit(
-    unit: Option<u32>,
-    profile: &Profile,
-    striping: Option<Striping>,
-) -> Result<(), Failure> {
+/// Refuses a unit of atomicity that spans pages, of which a power cut may leave some, or the end of
+/// the device.
+fn refuse_unit(unit: Option<u32>, profile: &Profile, size: u64) -> Result<(), Failure> {
     let Some(unit) = unit else { return Ok(()) };
     let (name, page) = (profile.name, profile.geometry.page_bytes);
     let whole = show_size(unit.into());
@@ -278,15 +275,13 @@ fn refuse_unit(
              as a whole; choose a flash device whose pages it divides, such as tlc-16k, or leave this out"
         )));
     }
-    match striping {
-        Some(striping) if !striping.stripe_bytes.is_multiple_of(unit.into()) => {
-            Err(Failure::usage(format!(
-                "--atomic-unit {whole}: stripes of {} put parts of it on two chips; leave it out",
-                show_size(striping.stripe_bytes)
-            )))
-        }
-        _ => Ok(()),
+    if !size.is_multiple_of(unit.into()) {
+        return Err(Failure::usage(format!(
+            "--atomic-unit {whole}: the device has {size} bytes, which is no multiple of it; leave \
+             this out, or make one of another --size"
+        )));
     }
+    Ok(())
 }
 
 /// Refuses a write cache whose order several chips cannot keep.

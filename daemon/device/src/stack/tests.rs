@@ -408,14 +408,24 @@ fn a_unit_of_atomicity_is_a_page_or_a_part_of_it() {
             }
         }
     }
+    let mut config = self::config(folder.path(), "tlc-16k", Some("64MiB"));
+    config.image = folder.path().join("large pages");
+    for (unit, physical) in [
+        (None, 4 << 10),
+        (Some(16 << 10), 16 << 10),
+        (Some(8 << 10), 8 << 10),
+    ] {
+        config.atomic_unit = unit;
+        let volume = open_or_create(&config).unwrap().volume;
+        assert_eq!(volume.physical_block(), physical);
+        close_stores(volume.close().unwrap()).unwrap();
+    }
     let profile = Profile::find("tlc-16k").unwrap();
-    let whole = Striping {
-        count: 2,
-        stripe_bytes: 24 << 10,
-    };
-    assert!(refuse_unit(Some(8 << 10), profile, Some(whole)).is_ok());
-    let split = refuse_unit(Some(16 << 10), profile, Some(whole)).unwrap_err();
-    assert!(split.message.contains("stripes of 24 KiB"), "{split}");
+    let odd = refuse_unit(Some(16 << 10), profile, 100 << 12).unwrap_err();
+    assert!(
+        odd.message.contains("409600 bytes, which is no multiple"),
+        "{odd}"
+    );
 }
 
 /// More pages than one chip can have are on several, and ageing numbers those of the device.

@@ -29,33 +29,54 @@ impl Touched {
     }
 }
 
+/// A job that shares the raw flash of its group.
+struct Sharing<'a> {
+    job: &'a mut Job,
+    group: Group,
+    touched: Option<u64>,
+    /// Whether it has a layout at its own over-provisioning.
+    has_own: bool,
+}
+
 /// Replaces [`EQUAL`] by the number of bytes. In a group without a layout, and on a profile that
-/// fixes the raw flash, jobs keep their over-provisioning.
+/// fixes the raw flash, jobs keep their over-provisioning. So does a job that has no layout with
+/// the shared bytes either: its own failure has the reason.
 pub(super) fn share_raw_flash(jobs: &mut [Job]) {
     let mut touched = Touched::default();
     let mut most: BTreeMap<Group, u64> = BTreeMap::new();
-    let mut planned: Vec<(&mut Job, Group, bool, Option<u64>)> = Vec::new();
+    let mut sharing: Vec<Sharing<'_>> = Vec::new();
     for job in jobs.iter_mut() {
         if job.raw.as_deref() != Some(EQUAL) {
             continue;
         }
         job.raw = None;
-        let own = Job {
+        let unbounded = Job {
             ram: None,
             ..job.clone()
         };
-        let Ok(run) = Run::resolve(&own) else {
+        let Ok(run) = Run::resolve(&unbounded) else {
             continue;
         };
-        let (group, touched) = (group(&run.job), touched.of(&own, &run));
-        let own = run.raw_flash(touched);
-        if let Ok(Some(raw)) = own {
+        let (group, touched) = (group(&run.job), touched.of(&unbounded, &run));
+        let raw = run.raw_flash(touched);
+        if let Ok(Some(raw)) = raw {
             let most = most.entry(group.clone()).or_default();
             *most = raw.max(*most);
         }
-        planned.push((job, group, own.is_ok(), touched));
+        sharing.push(Sharing {
+            job,
+            group,
+            touched,
+            has_own: raw.is_ok(),
+        });
     }
-    for (job, group, has_own, touched) in planned {
+    for Sharing {
+        job,
+        group,
+        touched,
+        has_own,
+    } in sharing
+    {
         let Some(raw) = most.get(&group) else {
             continue;
         };
@@ -64,7 +85,6 @@ pub(super) fn share_raw_flash(jobs: &mut [Job]) {
             op: None,
             ..job.clone()
         };
-        // Without a layout on either, the job's own failure has the reason.
         let has_layout = || Run::resolve(&equal).and_then(|run| run.raw_flash(touched));
         if has_own || has_layout().is_ok() {
             *job = equal;

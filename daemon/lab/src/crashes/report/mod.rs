@@ -70,6 +70,7 @@ pub(super) struct Report {
     pub(super) checked: u64,
     /// Those of them whose verdict was in the ledger.
     pub(super) from_ledger: u64,
+    pub(super) has_ledger: bool,
     pub(super) failed: u64,
     /// Failed states that the user asked to ignore.
     pub(super) ignored: u64,
@@ -122,6 +123,7 @@ impl Report {
             states: 0,
             checked: 0,
             from_ledger: 0,
+            has_ledger: args.ledger.is_some(),
             failed: 0,
             ignored: 0,
             timed_out: 0,

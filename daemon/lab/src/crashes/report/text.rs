@@ -64,11 +64,14 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
         let _ = writeln!(out, "{missing}");
     }
     if report.interrupted {
-        let _ = writeln!(
-            out,
-            "interrupted; `ftld crashes {}` with --ledger FILE keeps verdicts and continues",
-            report.recording
-        );
+        let _ = match report.has_ledger {
+            true => writeln!(out, "interrupted; the same command continues"),
+            false => writeln!(
+                out,
+                "interrupted; `ftld crashes {}` with --ledger FILE keeps verdicts",
+                report.recording
+            ),
+        };
     } else if report.stopped {
         let _ = writeln!(
             out,
