@@ -286,7 +286,12 @@ pub fn without_mark(text: &str) -> &str {
 
 /// Returns a number of things in words: `1 fault`, `2 faults`.
 pub fn counted(number: u64, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+    let ending = match number {
+        1 => "",
+        _ if thing.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {thing}{ending}")
 }
 
 /// Prints a JSON object and a newline. Its `"schema": "ftld.WHAT/1"` names the format; the number

@@ -51,6 +51,10 @@ pub(super) enum Verdict {
     Left(Box<Verdict>, String),
     /// The scheme did not mount the flash: a bug of ours.
     NotMounted(String),
+    /// A function returned an error.
+    Returned,
+    /// A function panicked at this place.
+    Panicked(String),
 }
 
 impl Verdict {
@@ -82,6 +86,8 @@ impl Verdict {
             Verdict::Resized => "the check changed the length of its image".into(),
             Verdict::Left(verdict, what) => format!("{}, and it left {what}", verdict.text()),
             Verdict::NotMounted(why) => format!("the flash does not mount: {why}"),
+            Verdict::Returned => "returned an error".into(),
+            Verdict::Panicked(place) => format!("panicked at {place}"),
         }
     }
 }

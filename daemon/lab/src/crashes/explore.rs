@@ -7,6 +7,7 @@ use super::args::{At, CrashesArgs, Model};
 use super::case::Case;
 use super::cursor::{Cursor, Point};
 use super::flash::{Device, Run};
+use super::judge::{Command, Judge};
 use super::ledger::{Kept, Ledger};
 use super::models::{self, State};
 use super::places::Places;
@@ -65,10 +66,20 @@ pub(super) struct Explorer<'a> {
     report: Report,
     /// Entry after which the first checked state was taken.
     first: Option<u64>,
-    work: SyncSender<Work>,
-    done: Receiver<Result<Done, Failure>>,
+    hands: Hands<'a>,
     bar: ProgressBar,
-    waiting: u64,
+}
+
+/// Who checks the states.
+enum Hands<'a> {
+    /// Threads, which take what is sent.
+    Threads {
+        work: SyncSender<Work>,
+        done: Receiver<Result<Done, Failure>>,
+        waiting: u64,
+    },
+    /// This thread, at once.
+    Here(&'a mut dyn FnMut(Work) -> Result<Done, Failure>),
 }
 
 /// Explores the recording.
@@ -86,11 +97,12 @@ pub(super) fn explore(
     if points.is_empty() {
         return Err(no_point(&timeline, args));
     }
-    let mut workers = (1..jobs)
-        .map(|number| Worker::start(shared, scratch, number))
-        .collect::<Result<Vec<_>, _>>()?;
-    let first = Worker::start(shared, scratch, 0)?;
-    workers.push(first);
+    let start = |number| {
+        let command = Command::start(args, &timeline, scratch, number)?;
+        Ok(Worker::new(shared, command))
+    };
+    let mut workers = (1..jobs).map(start).collect::<Result<Vec<_>, _>>()?;
+    workers.push(start(0)?);
     let (ledger, known) = Ledger::open(args)?;
     *shared.known.lock() = known;
     let began = Instant::now();
@@ -103,10 +115,12 @@ pub(super) fn explore(
         ledger,
         report: Report::new(args, &timeline, &points, jobs),
         first: None,
-        work,
-        done,
+        hands: Hands::Threads {
+            work,
+            done,
+            waiting: 0,
+        },
         bar: bar(to_u64(points.len())),
-        waiting: 0,
     };
     let (report, mut workers) = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
@@ -136,15 +150,11 @@ pub(super) fn explore(
         }
         // Without the sender and receiver the workers end.
         let Explorer {
-            report,
-            work,
-            done,
-            bar,
-            ..
+            report, hands, bar, ..
         } = explorer;
-        drop((work, done));
+        drop(hands);
         bar.finish_and_clear();
-        let workers: Vec<Worker> = threads
+        let workers: Vec<Worker<Command>> = threads
             .into_iter()
             .map(|thread| thread.join().expect("a worker does not panic"))
             .collect();
@@ -161,9 +171,41 @@ pub(super) fn explore(
             .chain(report.smallest(NAMED_MAX))
             .collect();
         for case in shown.iter().filter(|_| !report.interrupted) {
-            name_places(&mut report.places, shared, worker, scratch, case)?;
+            name_places(&mut report.places, shared, &mut worker.judge, scratch, case)?;
         }
     }
+    Ok(report)
+}
+
+/// Explores the recording with one worker on this thread.
+///
+/// # Errors
+/// The check cannot be run, or the host refuses.
+pub(super) fn explore_here<J: Judge>(
+    args: &CrashesArgs,
+    shared: &Arc<Shared>,
+    worker: &mut Worker<J>,
+) -> Result<Report, Failure> {
+    let timeline = shared.timeline.clone();
+    let points = points(&timeline, args);
+    if points.is_empty() {
+        return Err(no_point(&timeline, args));
+    }
+    let began = Instant::now();
+    let mut run = |work| worker.run(work);
+    let mut explorer = Explorer {
+        args,
+        shared: shared.clone(),
+        ledger: None,
+        report: Report::new(args, &timeline, &points, 1),
+        first: None,
+        hands: Hands::Here(&mut run),
+        bar: ProgressBar::hidden(),
+    };
+    explorer.visit(&timeline, &points)?;
+    let mut report = explorer.report;
+    report.seconds = began.elapsed().as_secs_f64();
+    shrink_failed(args, shared, &mut report, worker)?;
     Ok(report)
 }
 
@@ -337,38 +379,50 @@ impl Explorer<'_> {
             return Ok(());
         }
         self.take_done()?;
-        self.waiting += 1;
-        self.work
-            .send(work)
-            .map_err(|_| Failure::failed("all checking threads have ended"))
+        let done = match &mut self.hands {
+            Hands::Here(run) => run(work)?,
+            Hands::Threads {
+                work: to, waiting, ..
+            } => {
+                *waiting += 1;
+                return to.send(work).map_err(|_| ended());
+            }
+        };
+        self.note(done)
     }
 
     /// Takes the results that are there.
     fn take_done(&mut self) -> Result<(), Failure> {
-        loop {
-            match self.done.try_recv() {
-                Ok(done) => self.note(done?)?,
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
+        while let Hands::Threads { done, waiting, .. } = &mut self.hands {
+            match done.try_recv() {
+                Ok(done) => {
+                    *waiting -= 1;
+                    self.note(done?)?;
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
+        Ok(())
     }
 
     /// Waits for all results.
     fn drain(&mut self) -> Result<(), Failure> {
-        while self.waiting > 0 {
-            match self.done.recv_timeout(Duration::from_millis(200)) {
-                Ok(done) => self.note(done?)?,
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => self.show(),
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::failed("all checking threads have ended"));
+        while let Hands::Threads { done, waiting, .. } = &mut self.hands
+            && *waiting > 0
+        {
+            match done.recv_timeout(Duration::from_millis(200)) {
+                Ok(done) => {
+                    *waiting -= 1;
+                    self.note(done?)?;
                 }
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => self.show(),
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Err(ended()),
             }
         }
         Ok(())
     }
 
     fn note(&mut self, done: Done) -> Result<(), Failure> {
-        self.waiting -= 1;
         let checked = match done.verdict {
             Found::Equal => return Ok(()),
             Found::Known(kept) => {
@@ -447,12 +501,16 @@ impl Explorer<'_> {
     }
 }
 
+fn ended() -> Failure {
+    Failure::failed("all checking threads have ended")
+}
+
 /// Shrinks the smallest failed cases; the report then names the shortest.
-fn shrink_failed(
+fn shrink_failed<J: Judge>(
     args: &CrashesArgs,
     shared: &Arc<Shared>,
     report: &mut Report,
-    worker: &mut Worker,
+    worker: &mut Worker<J>,
 ) -> Result<(), Failure> {
     if args.model != Model::Cache || report.interrupted {
         return Ok(());
@@ -486,7 +544,7 @@ fn shrink_failed(
 pub(super) fn name_places(
     places: &mut Places,
     shared: &Shared,
-    worker: &mut Worker,
+    command: &mut Command,
     scratch: &Path,
     case: &Case,
 ) -> Result<(), Failure> {
@@ -498,8 +556,8 @@ pub(super) fn name_places(
     };
     let bytes = u64::from(shared.timeline.unit_bytes);
     let offsets: Vec<u64> = units.iter().map(|run| u64::from(run.0) * bytes).collect();
-    worker.put(&State::of(&point, &newest, &shared.timeline.contents))?;
-    places.add(*entry, worker.image(), &scratch.join("places"), &offsets);
+    command.put(&State::of(&point, &newest, &shared.timeline.contents))?;
+    places.add(*entry, command.image(), &scratch.join("places"), &offsets);
     Ok(())
 }
 

@@ -2,10 +2,11 @@
 //! check on each.
 //!
 //! Data flows one way: recording -> [`timeline`] -> [`cursor`] (what is durable, what is open) ->
-//! [`models`] or [`flash`] (states) -> [`worker`] (image, check) -> [`report`]. A state is a
-//! content number per unit; equal states are checked once.
+//! [`models`] or [`flash`] (states) -> [`worker`] (equal states once) -> [`judge`] (image, check)
+//! -> [`report`]. A state is a content number per unit.
 //!
-//! A [`supervisor`] process per job runs the checks and removes what they leave.
+//! A [`supervisor`] process per job runs the checks and removes what they leave. For the crate
+//! `ftld-crash`, recording and check are in this process ([`in_process`]).
 //!
 //! Invariants: the recording is only read, and none of its numbers is used unchecked. States follow
 //! from the recording, the options and the seed. Everything else is written below one [`scratch`]
@@ -21,6 +22,8 @@ mod explore;
 mod ext4;
 mod flash;
 mod image;
+mod in_process;
+mod judge;
 mod ledger;
 mod losses;
 mod models;
@@ -37,6 +40,7 @@ mod visit;
 mod worker;
 
 pub use args::{At, CrashesArgs, Loss, Model};
+pub use in_process::{Explored, Failing, Plan, Recorded, Snapshot};
 pub use scratch::{Scratch, remove_orphans};
 pub use supervisor::supervise;
 pub use visit::visit;
@@ -45,6 +49,7 @@ use case::Case;
 use flash::{Device, Run};
 use ftld_kit::failure::Failure;
 use ftld_kit::{interrupt, output, sparse};
+use judge::Command;
 use places::Places;
 use report::{About, FailedCase, Report};
 use std::fs::File;
@@ -164,7 +169,8 @@ fn show(
     json: bool,
 ) -> Result<(), Failure> {
     let timeline = &shared.timeline;
-    let mut worker = Worker::start(shared, scratch, 0)?;
+    let command = Command::start(args, timeline, scratch, 0)?;
+    let mut worker = Worker::new(shared, command);
     let work = match case {
         Case::Flash { entry, op, outcome } => {
             let (mark, dead) = cut_flash(args, timeline, *entry, *op, *outcome)?;
@@ -194,9 +200,9 @@ fn show(
     let kept = args
         .keep
         .as_ref()
-        .map_or(Ok(()), |keep| keep_image(worker.image(), keep));
+        .map_or(Ok(()), |keep| keep_image(worker.judge.image(), keep));
     let mut places = Places::default();
-    explore::name_places(&mut places, shared, &mut worker, scratch, case)?;
+    explore::name_places(&mut places, shared, &mut worker.judge, scratch, case)?;
     let about = About {
         timeline,
         places: &places,
@@ -218,21 +224,7 @@ fn show(
         });
         output::print_json("crash", value)?;
     } else {
-        let mut text: String = about
-            .explain(case)
-            .iter()
-            .map(|line| format!("{line}\n"))
-            .collect();
-        match failed.mark.as_str() {
-            "" => text += "no mark before the cut\n",
-            mark => text += &format!("last mark before the cut: {mark}\n"),
-        }
-        text += &failed.output;
-        if !failed.output.is_empty() && !failed.output.ends_with('\n') {
-            text.push('\n');
-        }
-        text += &format!("the check: {}\n", failed.said);
-        output::print(&text)?;
+        output::print(&report::one(&failed, &about))?;
     }
     kept?;
     match checked.verdict.passed() {

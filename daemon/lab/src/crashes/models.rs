@@ -48,6 +48,14 @@ impl State {
         }
     }
 
+    /// Returns the content of a slot.
+    pub(super) fn content(&self, slot: usize) -> Content {
+        let changed = self
+            .changed
+            .binary_search_by_key(&slot, |(at, _)| index(*at));
+        changed.map_or(self.durable[slot], |at| self.changed[at].1)
+    }
+
     /// Calls `each` with every slot and its content, in order.
     pub(super) fn each(&self, mut each: impl FnMut(u32, Content)) {
         let mut changed = self.changed.iter().peekable();

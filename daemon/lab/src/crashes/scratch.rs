@@ -33,14 +33,7 @@ impl Scratch {
     /// # Errors
     /// The place cannot be written.
     pub(super) fn create(args: &CrashesArgs) -> Result<Scratch, Failure> {
-        let place = args.scratch.clone().unwrap_or_else(|| {
-            let shm = PathBuf::from("/dev/shm");
-            match std::env::var_os("TMPDIR") {
-                Some(folder) => folder.into(),
-                None if tempfile::tempfile_in(&shm).is_ok() => shm,
-                None => std::env::temp_dir(),
-            }
-        });
+        let place = args.scratch.clone().unwrap_or_else(place);
         Scratch::create_in(&place)
     }
 
@@ -49,11 +42,16 @@ impl Scratch {
     /// # Errors
     /// The place cannot be written.
     pub fn create_in(place: &Path) -> Result<Scratch, Failure> {
-        remove_orphans(place);
-        locked_folder(place).map_err(|error| {
+        Scratch::of(place).map_err(|error| {
             let what = format!("{}: {error}; choose another by --scratch", place.display());
             Failure::failed(what)
         })
+    }
+
+    /// As [`Scratch::create_in`].
+    pub(super) fn of(place: &Path) -> io::Result<Scratch> {
+        remove_orphans(place);
+        locked_folder(place)
     }
 
     /// Returns the real path of the folder.
@@ -97,6 +95,16 @@ impl Drop for Scratch {
         if let Err(what) = unmount(&self.path).and_then(|()| remove(&self.path)) {
             tracing::warn!("the exploration left {what}");
         }
+    }
+}
+
+/// Returns the folder that a user has not named another for.
+pub(super) fn place() -> PathBuf {
+    let shm = PathBuf::from("/dev/shm");
+    match std::env::var_os("TMPDIR") {
+        Some(folder) => folder.into(),
+        None if tempfile::tempfile_in(&shm).is_ok() => shm,
+        None => std::env::temp_dir(),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::case::Case;
 use super::check::Checked;
 use super::cursor::Point;
+use super::judge::Judge;
 use super::models::{State, newest};
 use super::worker::{Shared, Worker};
 use ftld_kit::failure::Failure;
@@ -24,8 +25,8 @@ pub(super) struct Shrunk {
 ///
 /// # Errors
 /// The check cannot be run.
-pub(super) fn shrink(
-    worker: &mut Worker,
+pub(super) fn shrink<J: Judge>(
+    worker: &mut Worker<J>,
     shared: &Shared,
     point: &Point,
     mut choice: Vec<u32>,

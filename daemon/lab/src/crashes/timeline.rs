@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Smallest and largest unit of atomicity, in bytes.
-const UNIT_BYTES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
+pub(super) const UNIT_BYTES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
 
 /// One event: a change, a FLUSH or a mark.
 pub(super) struct Event {
@@ -119,13 +119,29 @@ impl Timeline {
         let failed = |error| Failure::failed(format!("{error}"));
         let mut reader = Reader::open(path, cut_off).map_err(failed)?;
         let head = reader.head().clone();
-        let name = path.display();
-        let unit = head.physical_block;
+        let name = path.display().to_string();
         if !head.has_data {
             return Err(Failure::failed(format!(
                 "{name}: recorded without data; record again without `--record-data off`"
             )));
         }
+        let entries = (&mut reader).map(|entry| entry.map_err(failed));
+        let mut timeline = Timeline::of_entries(&name, head, entries, scratch)?;
+        timeline.was_cut_off = reader.was_cut_off();
+        Ok(timeline)
+    }
+
+    /// Takes the entries of a recording called `name`; contents go to a file in `scratch`.
+    ///
+    /// # Errors
+    /// An entry is an error, there is none, the head is damaged, or the scratch folder is full.
+    pub(super) fn of_entries(
+        name: &str,
+        head: Head,
+        entries: impl Iterator<Item = Result<Entry, Failure>>,
+        scratch: &Path,
+    ) -> Result<Timeline, Failure> {
+        let unit = head.physical_block;
         let is_unit = UNIT_BYTES.contains(&unit) && unit.is_power_of_two();
         if !is_unit || !head.size.is_multiple_of(u64::from(unit)) {
             return Err(Failure::failed(format!(
@@ -153,9 +169,9 @@ impl Timeline {
             contents: &contents,
             buffer: vec![0; index(unit)],
         };
-        for (number, entry) in (1..).zip(&mut reader) {
+        for (number, entry) in (1..).zip(entries) {
             let full = |error| Failure::io(format!("{}: contents", scratch.display()), &error);
-            builder.add(number, &entry.map_err(failed)?).map_err(full)?;
+            builder.add(number, &entry?).map_err(full)?;
         }
         let Builder {
             now,
@@ -207,7 +223,7 @@ impl Timeline {
             marks,
             earliest,
             contents,
-            was_cut_off: reader.was_cut_off(),
+            was_cut_off: false,
             losses: Losses::default(),
         })
     }

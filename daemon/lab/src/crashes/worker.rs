@@ -1,24 +1,20 @@
-//! A thread that brings states into a raw image and runs the check on each.
+//! Gives each state that was not checked yet to a judge.
 
 use super::args::CrashesArgs;
 use super::case::Case;
-use super::check::{Check, Checked, Supervisor, Verdict};
+use super::check::{Checked, Verdict};
 use super::flash::Dead;
-use super::image::{ImageDevice, RawImage};
+use super::judge::Judge;
 use super::ledger::{Kept, Known};
 use super::models::State;
 use super::timeline::Timeline;
-use ftld_device::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
 use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 use twox_hash::XxHash3_64;
 
 /// One case to check.
@@ -59,7 +55,6 @@ pub(super) enum Found {
 /// State that all workers share.
 pub(super) struct Shared {
     pub(super) timeline: Arc<Timeline>,
-    pub(super) check: Check,
     /// Keys of the cases that were checked, or are being checked.
     pub(super) seen: Mutex<HashSet<u128>>,
     /// Verdicts of earlier runs.
@@ -80,18 +75,12 @@ pub(super) struct Shared {
 impl Shared {
     /// Nothing is checked yet.
     pub(super) fn new(
-        timeline: Timeline,
+        timeline: impl Into<Arc<Timeline>>,
         args: &CrashesArgs,
         interrupted: Arc<AtomicBool>,
     ) -> Arc<Shared> {
         Arc::new(Shared {
-            timeline: Arc::new(timeline),
-            check: Check {
-                command: args.check.clone(),
-                timeout: args.timeout,
-                server: args.server,
-                files: args.files.clone(),
-            },
+            timeline: timeline.into(),
             seen: Mutex::default(),
             known: Mutex::default(),
             interrupted,
@@ -170,50 +159,19 @@ impl Shared {
     }
 }
 
-/// An image, its NBD server, and a supervisor of the checks.
-pub(super) struct Worker {
+/// A judge, and what was judged before.
+pub(super) struct Worker<J> {
     shared: Arc<Shared>,
-    folder: PathBuf,
-    image: RawImage,
-    uri: String,
-    /// `None` before the first check, and after one that was ended.
-    supervisor: Option<Supervisor>,
-    /// Ends the NBD server when it is dropped.
-    _server: oneshot::Sender<()>,
+    pub(super) judge: J,
 }
 
-impl Worker {
-    /// Creates the image and starts its server.
-    ///
-    /// # Errors
-    /// The host refuses.
-    pub(super) fn start(
-        shared: &Arc<Shared>,
-        scratch: &Path,
-        number: u32,
-    ) -> Result<Worker, Failure> {
-        let folder = scratch.join(number.to_string());
-        let failed = |error: std::io::Error| Failure::io(folder.display(), &error);
-        std::fs::create_dir(&folder).map_err(failed)?;
-        let path = folder.join("image");
-        let timeline = &shared.timeline;
-        let (size, unit) = (timeline.head.size, timeline.unit_bytes);
-        let image = RawImage::create(path.clone(), size, unit, timeline.written.clone());
-        let image = image.map_err(failed)?;
-        let device = ImageDevice { path, size, unit };
-        let (uri, server) = serve(device, folder.join("nbd"))?;
-        Ok(Worker {
+impl<J: Judge> Worker<J> {
+    /// Nothing is judged yet.
+    pub(super) fn new(shared: &Arc<Shared>, judge: J) -> Worker<J> {
+        Worker {
             shared: shared.clone(),
-            folder,
-            image,
-            uri,
-            supervisor: None,
-            _server: server,
-        })
-    }
-
-    pub(super) fn image(&self) -> &Path {
-        self.image.path()
+            judge,
+        }
     }
 
     /// Ends the exploration, because a check could not be run.
@@ -221,20 +179,10 @@ impl Worker {
         self.shared.give_up();
     }
 
-    /// Brings a state into the image.
-    ///
-    /// # Errors
-    /// The image cannot be written.
-    pub(super) fn put(&mut self, state: &State) -> Result<(), Failure> {
-        self.image
-            .put(state, &self.shared.timeline.contents)
-            .map_err(|error| Failure::io(self.image.path().display(), &error))
-    }
-
     /// Checks one case, unless an equal one was checked.
     ///
     /// # Errors
-    /// The image cannot be written, or the check cannot be run.
+    /// The judge cannot judge.
     pub(super) fn run(&mut self, work: Work) -> Result<Done, Failure> {
         let began = Instant::now();
         let shared = self.shared.clone();
@@ -287,8 +235,7 @@ impl Worker {
         Ok((Some(key), checked.map_or(Found::Skipped, Found::Checked)))
     }
 
-    /// Brings a state into the image and runs the check on it; returns `None` once `unwanted` is
-    /// true.
+    /// Judges a state; returns `None` once `unwanted` is true.
     ///
     /// # Errors
     /// As [`Worker::run`].
@@ -299,23 +246,8 @@ impl Worker {
         case: &Case,
         unwanted: impl Fn() -> bool,
     ) -> Result<Option<Checked>, Failure> {
-        let shared = self.shared.clone();
-        self.put(state)?;
-        let mut supervisor = match self.supervisor.take() {
-            Some(supervisor) => supervisor,
-            None => Supervisor::start(&self.folder, self.image.path(), &self.uri)
-                .map_err(|error| Failure::io("the supervisor of a check", &error))?,
-        };
-        let mark = mark.map_or("", |mark| shared.mark(mark));
-        let checked = supervisor.run(&shared.check, mark, &case.to_string(), unwanted)?;
-        let Some(mut checked) = checked else {
-            return Ok(None);
-        };
-        self.supervisor = Some(supervisor);
-        if self.image.was_resized() {
-            checked.verdict = Verdict::Resized;
-        }
-        Ok(Some(checked))
+        let mark = mark.map(|mark| self.shared.mark(mark));
+        self.judge.judge(state, mark, case, &unwanted)
     }
 }
 
@@ -332,41 +264,4 @@ fn mounted(dead: Dead, timeline: &Timeline) -> Result<State, Failure> {
             text.unwrap_or("without a text")
         )))
     })
-}
-
-/// Serves the image on a unix socket until the sender is dropped.
-fn serve(device: ImageDevice, socket: PathBuf) -> Result<(String, oneshot::Sender<()>), Failure> {
-    let name = socket.display().to_string();
-    let failed = |error: std::io::Error| Failure::io(format!("NBD socket {name}"), &error);
-    let (stop, stopped) = oneshot::channel::<()>();
-    let (tell, told) = sync_channel(1);
-    let serve = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let runtime = match runtime {
-            Ok(runtime) => runtime,
-            Err(error) => return drop(tell.send(Err(error))),
-        };
-        runtime.block_on(async {
-            let endpoint = Endpoint::Unix(socket);
-            let info = ExportInfo::default();
-            let bound = Server::bind(&endpoint, Arc::new(device), info, Limits::default(), None);
-            let bound = bound.and_then(|server| Ok((server.uri()?, server)));
-            match bound {
-                Ok((uri, server)) => {
-                    let _ = tell.send(Ok(NbdUri::to_string(&uri)));
-                    server.run(async { drop(stopped.await) }).await;
-                }
-                Err(error) => drop(tell.send(Err(error))),
-            }
-        });
-    };
-    std::thread::Builder::new()
-        .name("ftld-nbd".into())
-        .spawn(serve)
-        .map_err(failed)?;
-    let lost = || Failure::failed(format!("{name}: the server ended before it was ready"));
-    let uri = told.recv().map_err(|_| lost())?.map_err(failed)?;
-    Ok((uri, stop))
 }

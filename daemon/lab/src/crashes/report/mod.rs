@@ -9,7 +9,7 @@ mod text;
 pub(super) use coverage::{Coverage, Strip};
 pub(super) use html::html;
 pub(super) use junit::junit;
-pub(super) use text::text;
+pub(super) use text::{one, text};
 
 use super::args::{At, CrashesArgs, Loss, Model};
 use super::case::Case;
@@ -46,6 +46,8 @@ impl FailedCase {
 pub(super) struct Report {
     pub(super) recording: String,
     pub(super) check: String,
+    /// The check is a function in this process.
+    pub(super) in_process: bool,
     /// The check stays up.
     server: bool,
     /// Folder whose files the check gets.
@@ -105,6 +107,7 @@ impl Report {
         Report {
             recording: args.recording.display().to_string(),
             check: args.check.clone(),
+            in_process: false,
             server: args.server,
             files: args.files.clone(),
             model: args.model,
@@ -170,8 +173,11 @@ impl Report {
         self.shortest.as_ref().or(self.cases.first())
     }
 
-    /// Returns the command that shows a case again.
+    /// Returns the command that shows a case again, or the call.
     pub(super) fn command(&self, case: &Case) -> String {
+        if self.in_process {
+            return format!("run.case(\"{case}\", check)");
+        }
         let words = [
             "ftld",
             "crashes",

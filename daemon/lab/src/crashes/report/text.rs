@@ -75,8 +75,12 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
     } else if report.stopped {
         let _ = writeln!(
             out,
-            "stopped after {}; --failures 0 visits all",
-            counted(report.failed, "failed state")
+            "stopped after {}; {} visits all",
+            counted(report.failed, "failed state"),
+            match report.in_process {
+                true => "failures(0)",
+                false => "--failures 0",
+            }
         );
     }
     if report.time_is_up {
@@ -113,6 +117,24 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
         }
     }
     out
+}
+
+/// Returns what one case is, and what the check said of it.
+pub(in crate::crashes) fn one(case: &FailedCase, about: &About<'_>) -> String {
+    let mut text: String = about
+        .explain(&case.case)
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
+    match case.mark.as_str() {
+        "" => text += "no mark before the cut\n",
+        mark => text += &format!("last mark before the cut: {mark}\n"),
+    }
+    text += &case.output;
+    if !case.output.is_empty() && !case.output.ends_with('\n') {
+        text.push('\n');
+    }
+    text + &format!("the check: {}\n", case.said)
 }
 
 /// Returns the name of a case, shortened.

@@ -1,6 +1,7 @@
 //! Explorations of recordings made here, against states that follow from the definition of a FLUSH.
 
 mod definition;
+mod functions;
 mod hostile;
 mod leaves;
 mod points;

@@ -1,0 +1,158 @@
+//! Who tells a good state from a bad one: the user's command, which finds the state in a raw image.
+//! A function in this process is another judge: `in_process.rs`.
+
+use super::args::CrashesArgs;
+use super::case::Case;
+use super::check::{Check, Checked, Supervisor, Verdict};
+use super::image::{ImageDevice, RawImage};
+use super::models::State;
+use super::timeline::Timeline;
+use ftld_device::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
+use ftld_kit::failure::Failure;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use tokio::sync::oneshot;
+
+/// Tells a good state from a bad one.
+pub(super) trait Judge {
+    /// Judges a state; returns `None` once `unwanted` is true.
+    ///
+    /// # Errors
+    /// The state cannot be made, or the check cannot be run.
+    fn judge(
+        &mut self,
+        state: &State,
+        mark: Option<&str>,
+        case: &Case,
+        unwanted: &dyn Fn() -> bool,
+    ) -> Result<Option<Checked>, Failure>;
+}
+
+/// The user's command: an image, its NBD server, and a supervisor of the checks.
+pub(super) struct Command {
+    timeline: Arc<Timeline>,
+    check: Check,
+    folder: PathBuf,
+    image: RawImage,
+    uri: String,
+    /// `None` before the first check, and after one that was ended.
+    supervisor: Option<Supervisor>,
+    /// Ends the NBD server when it is dropped.
+    _server: oneshot::Sender<()>,
+}
+
+impl Command {
+    /// Creates the image and starts its server.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub(super) fn start(
+        args: &CrashesArgs,
+        timeline: &Arc<Timeline>,
+        scratch: &Path,
+        number: u32,
+    ) -> Result<Command, Failure> {
+        let folder = scratch.join(number.to_string());
+        let failed = |error: std::io::Error| Failure::io(folder.display(), &error);
+        std::fs::create_dir(&folder).map_err(failed)?;
+        let path = folder.join("image");
+        let (size, unit) = (timeline.head.size, timeline.unit_bytes);
+        let image = RawImage::create(path.clone(), size, unit, timeline.written.clone());
+        let image = image.map_err(failed)?;
+        let device = ImageDevice { path, size, unit };
+        let (uri, server) = serve(device, folder.join("nbd"))?;
+        Ok(Command {
+            timeline: timeline.clone(),
+            check: Check {
+                command: args.check.clone(),
+                timeout: args.timeout,
+                server: args.server,
+                files: args.files.clone(),
+            },
+            folder,
+            image,
+            uri,
+            supervisor: None,
+            _server: server,
+        })
+    }
+
+    pub(super) fn image(&self) -> &Path {
+        self.image.path()
+    }
+
+    /// Brings a state into the image.
+    ///
+    /// # Errors
+    /// The image cannot be written.
+    pub(super) fn put(&mut self, state: &State) -> Result<(), Failure> {
+        self.image
+            .put(state, &self.timeline.contents)
+            .map_err(|error| Failure::io(self.image.path().display(), &error))
+    }
+}
+
+impl Judge for Command {
+    fn judge(
+        &mut self,
+        state: &State,
+        mark: Option<&str>,
+        case: &Case,
+        unwanted: &dyn Fn() -> bool,
+    ) -> Result<Option<Checked>, Failure> {
+        self.put(state)?;
+        let mut supervisor = match self.supervisor.take() {
+            Some(supervisor) => supervisor,
+            None => Supervisor::start(&self.folder, self.image.path(), &self.uri)
+                .map_err(|error| Failure::io("the supervisor of a check", &error))?,
+        };
+        let mark = mark.unwrap_or_default();
+        let checked = supervisor.run(&self.check, mark, &case.to_string(), unwanted)?;
+        let Some(mut checked) = checked else {
+            return Ok(None);
+        };
+        self.supervisor = Some(supervisor);
+        if self.image.was_resized() {
+            checked.verdict = Verdict::Resized;
+        }
+        Ok(Some(checked))
+    }
+}
+
+/// Serves the image on a unix socket until the sender is dropped.
+fn serve(device: ImageDevice, socket: PathBuf) -> Result<(String, oneshot::Sender<()>), Failure> {
+    let name = socket.display().to_string();
+    let failed = |error: std::io::Error| Failure::io(format!("NBD socket {name}"), &error);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (tell, told) = sync_channel(1);
+    let serve = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(tell.send(Err(error))),
+        };
+        runtime.block_on(async {
+            let endpoint = Endpoint::Unix(socket);
+            let info = ExportInfo::default();
+            let bound = Server::bind(&endpoint, Arc::new(device), info, Limits::default(), None);
+            let bound = bound.and_then(|server| Ok((server.uri()?, server)));
+            match bound {
+                Ok((uri, server)) => {
+                    let _ = tell.send(Ok(NbdUri::to_string(&uri)));
+                    server.run(async { drop(stopped.await) }).await;
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("ftld-nbd".into())
+        .spawn(serve)
+        .map_err(failed)?;
+    let lost = || Failure::failed(format!("{name}: the server ended before it was ready"));
+    let uri = told.recv().map_err(|_| lost())?.map_err(failed)?;
+    Ok((uri, stop))
+}
