@@ -303,17 +303,20 @@ def execute(command, folder, env, limit):
             pass
         status = process.wait()
         out.seek(0)
-        text = out.read()[-4000:]
+        text = out.read()
     seconds = used(before, resource.getrusage(resource.RUSAGE_CHILDREN))
     over = status in (-signal.SIGXCPU, -signal.SIGKILL)
-    verdict = "passed" if status == 0 else "hangs" if hangs else "limit" if over else "failed"
-    return verdict, seconds, text
+    # A suite ends after its last test; one that failed before the limit has failed.
+    told = re.search(r"^test \S+ \.\.\. FAILED$", text, re.M)
+    verdict = "passed" if status == 0 else "failed" if told or not (hangs or over) else "hangs" if hangs else "limit"
+    return verdict, seconds, text[-4000:] if not (told and over) else told[0]
 
 
 def case_of(text):
-    """The first case that failed, or the first message of a panic; files are named from the root of the tree."""
+    """The first case, message of a panic, or name of a test that failed; files are named from the root of the tree."""
     text = text.replace(f"{TREE}/", "")
-    found = re.search(r"case (\d+): (\S+)", text) or re.search(r"panicked at ([^\n]*)\n([^\n]*)", text)
+    ways = r"case (\d+): (\S+)", r"panicked at ([^\n]*)\n([^\n]*)", r"^test (\S+) \.\.\. FAILED$"
+    found = next(filter(None, (re.search(way, text, re.M) for way in ways)), None)
     return " ".join(found.groups())[:120] if found else "-"
 
 
