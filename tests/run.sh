@@ -17,7 +17,7 @@ esac
 guest_scripts=(all) systemd_cases=(kill9 stop_mounted nbd security) at_night="" guest_env=() native_env=(env)
 swarm_seconds=120 # other suites run beside the swarm
 if [ $nightly = no ]; then
-  swarm_seconds=30
+  swarm_seconds=24
   # A fifth of the places of the power cuts, from a fresh seed that the suite prints.
   export FTLD_SAMPLE=${FTLD_SAMPLE:-5}
   guest_scripts=(readme ublk_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut write_through host_crash_ext4)

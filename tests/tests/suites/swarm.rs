@@ -315,6 +315,49 @@ fn trims_survive_the_loss_of_an_unstable_page() {
     announce(&format!("{plans} plans with the loss of an unstable page"));
 }
 
+/// A checkpoint names pages that are in the first page of a word line. A cut of a later page there,
+/// at each operation after a flushed fill, must not lose what they replaced.
+#[test]
+fn cuts_after_checkpoints_lose_no_page_that_they_name() {
+    let fill = (0..256)
+        .step_by(16)
+        .map(|lpn| format!(r#"{{"do":{{"write":{{"lpn":{lpn},"count":16}}}}}}"#));
+    let fill: Vec<_> = fill.chain([r#"{"do":"flush"}"#.into()]).collect();
+    let mut plans = 0;
+    for scheme in SCHEMES
+        .iter()
+        .filter(|scheme| has_param(scheme, "ckpt.interval"))
+    {
+        let head = format!(
+            r#"{{"seed":1,"scheme":"{}","device":{{"chip":"mlc","pages_per_block":16,"dies":[1,1],"pages":256,"op_percent":12,"params":[["ckpt.interval","40"]]}}}}"#,
+            scheme.name
+        );
+        for at_op in 20..80 {
+            let mut rng = SplitMix::new(at_op);
+            let writes = (0..100).map(|_| {
+                format!(
+                    r#"{{"do":{{"write":{{"lpn":{},"count":1}}}}}}"#,
+                    rng.below(256)
+                )
+            });
+            let cut = format!(
+                r#"{{"cut":[{{"at_op":{at_op},"program":"data_torn","partner":"destroyed","erase":"complete","seed":{at_op}}},{{}}]}}"#
+            );
+            let lines = [head.clone()]
+                .into_iter()
+                .chain(fill.clone())
+                .chain([cut])
+                .chain(writes);
+            let text = lines.collect::<Vec<_>>().join("\n") + "\n";
+            let plan = Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{why}:\n{text}"));
+            let outcome = shrink::outcome(&plan, &mut Classes::default());
+            outcome.unwrap_or_else(|why| panic!("{why}:\n{text}"));
+            plans += 1;
+        }
+    }
+    announce(&format!("{plans} plans with a cut after checkpoints"));
+}
+
 #[test]
 fn generator_draws_every_parameter() {
     for scheme in SCHEMES {
