@@ -1,5 +1,5 @@
 #!/bin/sh
-# diskcache 5.6.3, also with sqlite_synchronous=2. Files of values are not synced, the row that names them is: `get` returns an empty
+# diskcache 5.6.3, also with sqlite_synchronous=2. The row that names a file of a value may be durable before the file: `get` returns an empty
 # value, and not the default as for a value that is missing (pull request 177 describes such a file).
 . "$(dirname "$0")/../lib.sh"
 python diskcache==5.6.3

@@ -70,6 +70,7 @@ pub(super) struct Report {
     pub(super) checked: u64,
     /// Those of them whose verdict was in the ledger.
     pub(super) from_ledger: u64,
+    /// Whether verdicts are kept in a file.
     pub(super) has_ledger: bool,
     pub(super) failed: u64,
     /// Failed states that the user asked to ignore.
