@@ -14,7 +14,7 @@ use ftld_kit::duration::parse_seconds;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::{STYLES, width};
 use ftld_lab::compare::CompareArgs;
-use ftld_lab::crashes::CrashesArgs;
+use ftld_lab::crashes::CrashesCommand;
 use ftld_lab::replay::{Provenance, ReplayArgs};
 use nand_model::FORMAT_VERSION;
 use std::ffi::OsString;
@@ -124,7 +124,7 @@ pub(crate) enum Command {
                             ftld crashes run.rec --check ./check.sh --model flash --at flush --junit report.xml\n\n\
                             docs/CRASH_TESTING.md is a lesson."
     )]
-    Crashes(Box<CrashesArgs>),
+    Crashes(Box<CrashesCommand>),
     /// Run a program on a new file system, and check the states that a power cut can leave; without
     /// root in User-Mode Linux
     #[command(

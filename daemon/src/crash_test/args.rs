@@ -3,8 +3,9 @@
 use super::file_system;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, ValueEnum};
+use ftld_kit::failure::Failure;
 use ftld_kit::size::parse_size;
-use ftld_lab::crashes::CrashesArgs;
+use ftld_lab::crashes::{CrashesArgs, DEVICES_MAX, nth_file};
 use std::ffi::OsString;
 
 /// Where COMMAND runs.
@@ -32,7 +33,11 @@ pub(crate) struct CrashTestArgs {
     /// programs would; another SEED chooses otherwise
     #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     pub(super) agitate: Option<u64>,
-    /// Size of the device
+    /// Number of devices, 2 to 8, which lose power in the same moment: {} or {1} is the folder of the
+    /// first one, {2} that of the second
+    #[arg(long, value_name = "N", value_parser = devices)]
+    pub(super) group: Option<usize>,
+    /// Size of each device
     #[arg(long, default_value = "512MiB")]
     pub(super) size: String,
     /// RAM of the machine of User-Mode Linux
@@ -47,6 +52,32 @@ pub(crate) struct CrashTestArgs {
     pub(super) command: Vec<OsString>,
 }
 
+impl CrashTestArgs {
+    /// Returns the number of devices.
+    pub(super) fn devices(&self) -> usize {
+        self.group.unwrap_or(1)
+    }
+
+    /// Returns the arguments with the recordings of all devices.
+    pub(super) fn with_recordings(&self) -> CrashTestArgs {
+        let mut args = self.clone();
+        let others = (1..self.devices()).map(|device| nth_file(&self.crashes.recording, device));
+        args.crashes.others = others.collect();
+        args
+    }
+}
+
+/// Parses a number of devices.
+fn devices(text: &str) -> Result<usize, Failure> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (2..=DEVICES_MAX).contains(number));
+    number.ok_or_else(|| {
+        Failure::usage(format!(
+            "a group has 2 to {DEVICES_MAX} devices; for one leave --group out"
+        ))
+    })
+}
+
 /// The recording, if none is named.
 pub(super) const RECORDING: &str = "crash-test.rec";
 
@@ -58,7 +89,7 @@ fn for_new_recording(arg: Arg) -> Arg {
             .value_name("FILE")
             .required(false)
             .default_value(RECORDING)
-            .help("The recording, a new file; the next run replaces the default one"),
+            .help("The recording, a new file; the next run replaces the default one. With --group FILE.2 is that of the second device"),
         "case" | "keep" | "cut_off" | "ledger" => arg.hide(true),
         _ => arg,
     }

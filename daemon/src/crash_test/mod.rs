@@ -38,7 +38,7 @@ use ftld_kit::failure::Failure;
 use ftld_kit::output::{self, counted};
 use ftld_kit::size::parse_size;
 use ftld_kit::{descendants, interrupt};
-use ftld_lab::crashes::{self, CrashesArgs, Scratch, remove_orphans};
+use ftld_lab::crashes::{self, CrashesArgs, Scratch, nth_file, remove_orphans};
 use ftld_traces::recording::Reader;
 use guest::{Report, Spec};
 use host::Way;
@@ -46,7 +46,7 @@ use job::{Job, Outcome};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, geteuid};
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -139,9 +139,11 @@ impl Machine {
             Some(Where::Nbd) => Err(Failure::usage(
                 "--machine nbd: nothing mounts the device; with --fs none COMMAND gets its NBD URI",
             )),
-            Some(Where::Host) => Way::find().map(Machine::Host),
+            Some(Where::Host) => Way::find(args.devices()).map(Machine::Host),
             Some(Where::Uml) => uml(),
-            None if geteuid().is_root() => Way::find().map(Machine::Host).or_else(|_| uml()),
+            None if geteuid().is_root() => Way::find(args.devices())
+                .map(Machine::Host)
+                .or_else(|_| uml()),
             None => uml(),
         }
     }
@@ -167,6 +169,7 @@ impl Plan {
     /// # Errors
     /// Something is missing or contradictory; the message has the way out.
     fn of(args: &CrashTestArgs) -> Result<Plan, Failure> {
+        let args = &args.with_recordings();
         let of_recording = &args.crashes;
         if of_recording.case.is_some() || of_recording.ledger.is_some() || of_recording.cut_off {
             return Err(Failure::usage(format!(
@@ -174,10 +177,21 @@ impl Plan {
                 of_recording.recording.display()
             )));
         }
-        if !args.command.iter().any(|word| job::has_place(word)) {
+        let devices = args.devices();
+        let has = |device| {
+            let mut words = args.command.iter();
+            words.any(|word| job::has_place(word, device, devices))
+        };
+        if !has(0) {
             return Err(Failure::usage(
                 "COMMAND without {}: write {} where it takes the folder, or with --fs none the device",
             ));
+        }
+        if let Some(device) = (1..devices).find(|device| !has(*device)) {
+            return Err(Failure::usage(format!(
+                "COMMAND without {{{0}}}: with --group {devices} write {{{0}}} where it takes the folder of device {0}, or with --fs none the device",
+                device + 1
+            )));
         }
         let bytes = parse_size(&args.size).map_err(Failure::usage)?;
         let fs = file_system::of(&args.fs);
@@ -189,7 +203,9 @@ impl Plan {
         }
         let machine = Machine::choose(args)?;
         let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &machine, args)?;
-        refuse_recording(&crashes.recording)?;
+        for (device, recording) in crashes.recordings().enumerate() {
+            refuse_recording(recording, device)?;
+        }
         crashes::check_arguments(of_recording)?;
         Ok(Plan {
             machine,
@@ -207,85 +223,112 @@ impl Plan {
     /// # Errors
     /// The run failed, or the recording misses a FLUSH.
     fn record(&self, is_over: &Arc<AtomicBool>) -> Result<(), Failure> {
-        let recording = &self.crashes.recording;
+        let recordings: Vec<&Path> = self.crashes.recordings().collect();
         let scratch = Scratch::create_in(&scratch_place(&self.crashes))?;
         let shm = Path::new(SHM);
-        let in_memory =
-            self.crashes.scratch.is_none() && device::has_room(shm, self.bytes.saturating_mul(2));
+        let wanted = self.bytes.saturating_mul(2 * to_u64(recordings.len()));
+        let in_memory = self.crashes.scratch.is_none() && device::has_room(shm, wanted);
         let of_image = in_memory.then(|| Scratch::create_in(shm).ok()).flatten();
         let folder = scratch.path();
-        let places = Places::of(of_image.as_ref().unwrap_or(&scratch).path(), folder);
+        let of_image = of_image.as_ref().unwrap_or(&scratch).path();
+        let places = |device| Places::of(device, of_image, folder);
+        let places: Vec<Places> = (0..recordings.len()).map(places).collect();
         let fs = self.fs.as_ref().map(|(fs, maker)| (*fs, maker.as_path()));
         // Messages of a device that is not served yet are nobody's.
         let silent = NoSubscriber::default();
-        with_default(silent, || places.create(&self.size, fs))?;
-        if recording.exists() {
-            std::fs::remove_file(recording)
-                .map_err(|error| Failure::io(recording.display(), &error))?;
+        with_default(silent, || {
+            let mut places = places.iter();
+            places.try_for_each(|places| places.create(&self.size, fs))
+        })?;
+        for recording in &recordings {
+            if recording.exists() {
+                std::fs::remove_file(recording)
+                    .map_err(|error| Failure::io(recording.display(), &error))?;
+            }
         }
         let began = Instant::now();
-        let ours = Cell::new(None);
+        let ours = RefCell::new(Vec::new());
         let ran = self.run(folder, &places, &ours, &|| is_over.load(Relaxed));
         let took = began.elapsed();
-        let is_ours = || ours.get().is_some() && ours.get() == identity(recording);
-        let counts = ran.and_then(|report| match is_over.load(Relaxed) {
-            true => Err(interrupted()),
-            false if is_ours() => Ok((report, Counts::of(recording)?)),
-            false => Err(Failure::failed(format!(
+        let ours = ours.into_inner();
+        let is_ours = |(device, recording): &(usize, &&Path)| {
+            let of = ours.get(*device).copied().flatten();
+            of.is_some() && of == identity(recording)
+        };
+        let numbered = || recordings.iter().enumerate();
+        let counts = ran.and_then(|report| match numbered().find(|it| !is_ours(it)) {
+            _ if is_over.load(Relaxed) => Err(interrupted()),
+            None => {
+                let counts = recordings.iter().map(|recording| Counts::of(recording));
+                Ok((report, counts.collect::<Result<Vec<_>, _>>()?))
+            }
+            Some((_, recording)) => Err(Failure::failed(format!(
                 "{}: another program has replaced this recording, so nothing is explored; give each run a file of its own by --record",
                 recording.display()
             ))),
         });
         let (report, counts) = counts.inspect_err(|_| {
-            if is_ours() {
+            for (_, recording) in numbered().filter(is_ours) {
                 drop(std::fs::remove_file(recording));
             }
         })?;
         self.judge(&report, &counts, took)
     }
 
-    /// Runs COMMAND, and stops the device. Sets `ours` to the identity of the recording.
+    /// Runs COMMAND, and stops the devices. Adds the identities of the recordings to `ours`.
     fn run(
         &self,
         folder: &Path,
-        places: &Places,
-        ours: &Cell<Option<(u64, u64)>>,
+        places: &[Places],
+        ours: &RefCell<Vec<Option<(u64, u64)>>>,
         is_over: &(dyn Fn() -> bool + Sync),
     ) -> Result<Report, Failure> {
         let fs = self.fs.as_ref().map(|(fs, _)| *fs);
-        let mount = folder.join("mnt");
-        std::fs::create_dir(&mount).map_err(|error| Failure::io(mount.display(), &error))?;
-        let job = Job::of(&self.command, &places.dirs)?;
-        let target = match &self.machine {
-            Machine::Uml(_) => uml::target(folder),
-            Machine::Host(way) => way.target(folder),
-            Machine::Nbd => host::uri(folder),
-        };
-        let mut device = Device::start(places, &target, &self.crashes.recording)?;
-        ours.set(identity(&self.crashes.recording));
+        let mount = |device| nth_file(&folder.join("mnt"), device);
+        let mounts: Vec<_> = (0..places.len()).map(mount).collect();
+        for mount in &mounts {
+            std::fs::create_dir(mount).map_err(|error| Failure::io(mount.display(), &error))?;
+        }
+        // The first device has the marks.
+        let first = &places[0];
+        let job = Job::of(&self.command, &first.dirs)?;
+        let (mut devices, mut targets) = (Vec::new(), Vec::new());
+        for (number, (places, recording)) in
+            places.iter().zip(self.crashes.recordings()).enumerate()
+        {
+            let target = match &self.machine {
+                Machine::Uml(_) => uml::target(folder, number),
+                Machine::Host(way) => way.target(folder, number),
+                Machine::Nbd => host::uri(folder, number),
+            };
+            devices.push(Device::start(places, &target, recording)?);
+            ours.borrow_mut().push(identity(recording));
+            targets.push(PathBuf::from(target));
+        }
+        let pids: Vec<Pid> = devices.iter().map(Device::pid).collect();
         let report = match &self.machine {
             Machine::Uml(uml) => {
-                let spec = Spec::of_command(fs, &mount, job, &places.dirs, self.agitate)?;
-                let control = places.dirs.control(device::NAME);
+                let spec = Spec::of_command(fs, &mounts, job, &first.dirs, self.agitate)?;
+                let control = first.dirs.control(device::NAME);
                 let ask = move |request: Vec<u8>| ask(&control, &request).unwrap_or_default();
-                let machine = uml.start(folder, &spec, vec![device.pid()], ask)?;
-                machine.wait(&mut || match device.has_ended() {
+                let machine = uml.start(folder, &spec, pids, ask)?;
+                machine.wait(&mut || match devices.iter_mut().find(|of| of.has_ended()) {
                     _ if is_over() => Err(interrupted()),
-                    true => Err(device.failure("the device ended while COMMAND ran")),
-                    false => Ok(()),
+                    Some(device) => Err(device.failure("the device ended while COMMAND ran")),
+                    None => Ok(()),
                 })
             }
             Machine::Host(way) => {
                 let agitation = self.agitate.map(|seed| Agitation {
-                    folder: &mount,
+                    folders: &mounts,
                     seed,
                 });
                 let load = (&job, agitation);
-                host::run(way, fs, (folder, &mount), load, &device, places, is_over)
+                host::run(way, fs, (folder, &mounts), load, &devices, first, is_over)
             }
             Machine::Nbd => {
-                let command = job.command(Some(target.as_ref()));
-                let outcome = host::run_command(command, places, &[device.pid()], is_over);
+                let command = job.command(&targets);
+                let outcome = host::run_command(command, first, &pids, is_over);
                 outcome.map(|outcome| Report {
                     outcome,
                     flushes: None,
@@ -294,19 +337,36 @@ impl Plan {
                 })
             }
         };
-        report.and_then(|report| device.stop(is_over).map(|()| report))
+        let report = report?;
+        for device in devices {
+            device.stop(is_over)?;
+        }
+        Ok(report)
     }
 
     /// Says what was recorded; refuses what cannot be explored.
-    fn judge(&self, report: &Report, counts: &Counts, took: Duration) -> Result<(), Failure> {
+    fn judge(&self, report: &Report, counts: &[Counts], took: Duration) -> Result<(), Failure> {
         let recording = self.crashes.recording.display();
+        let recordings = self
+            .crashes
+            .recordings()
+            .map(|path| path.display().to_string());
+        let recordings: Vec<_> = recordings.collect();
         let Outcome { code, left } = report.outcome;
         let say = |text: &str| eprintln!("{recording}: {text}");
-        if let Some(sent) = report.flushes.filter(|sent| *sent != counts.flushes) {
-            return Err(Failure::failed(format!(
-                "the kernel sent {sent} FLUSHes, the device saw {}: this way loses them, so nothing is explored",
-                counts.flushes
-            )));
+        let sent = report.flushes.iter().flatten();
+        for ((sent, seen), of) in sent.zip(counts).zip(&recordings) {
+            if *sent != seen.flushes {
+                let of = if counts.len() > 1 {
+                    format!("{of}: ")
+                } else {
+                    String::new()
+                };
+                return Err(Failure::failed(format!(
+                    "{of}the kernel sent {sent} FLUSHes, the device saw {}: this way loses them, so nothing is explored",
+                    seen.flushes
+                )));
+            }
         }
         if left > 0 {
             say(&format!(
@@ -319,7 +379,8 @@ impl Plan {
         }
         if code != 0 {
             return Err(Failure::failed(format!(
-                "COMMAND ended with exit code {code}, so nothing is explored; its recording is {recording}"
+                "COMMAND ended with exit code {code}, so nothing is explored; its recording is {}",
+                recordings.join(", ")
             )));
         }
         if let Some(disturbed) = report.disturbed {
@@ -329,13 +390,17 @@ impl Plan {
                 counted(disturbed.fsyncs, "fsync")
             ));
         }
-        if counts.marks == 0 {
+        if counts.iter().all(|of| of.marks == 0) {
             say("no mark: the checks can tell consistency, not durability");
         }
         say(&format!(
             "recorded in {:.1} s, {} FLUSHes by {}",
             took.as_secs_f64(),
-            counts.flushes,
+            counts
+                .iter()
+                .map(|of| of.flushes.to_string())
+                .collect::<Vec<_>>()
+                .join(" + "),
             match report.flushes {
                 Some(_) => "the kernel's count and the device's",
                 None => "the device's count",
@@ -382,6 +447,11 @@ fn checks_of(
         return Ok(args);
     }
     let name = fs.name;
+    if of.group.is_some() {
+        return Err(Failure::usage(format!(
+            "--group: with --fs {name} each state has to be mounted, and one file system is at a time; use ext4, or none"
+        )));
+    }
     if args.files.is_some() {
         return Err(Failure::usage(format!(
             "--files reads ext4; with --fs {name} the check finds the mounted state in FTLD_FILES"
@@ -434,13 +504,14 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
-/// Refuses to replace a file, unless it is the default recording.
-fn refuse_recording(recording: &Path) -> Result<(), Failure> {
+/// Refuses to replace a file, unless it is the default recording of a device, from 0.
+fn refuse_recording(recording: &Path, device: usize) -> Result<(), Failure> {
     output::writable("--record", recording)?;
     if recording.symlink_metadata().is_err() {
         return Ok(());
     }
-    let is_ours = recording == Path::new(args::RECORDING) && Reader::open(recording, true).is_ok();
+    let is_default = recording == nth_file(Path::new(args::RECORDING), device);
+    let is_ours = is_default && Reader::open(recording, true).is_ok();
     if is_ours {
         return Ok(());
     }
@@ -522,21 +593,28 @@ mod tests {
         let Cli::Run(args) = <Cli as clap::Parser>::parse_from(line.chain(record));
         let plan = Plan::of(&args).unwrap();
         for (sent, flushes, is_explored) in [
-            (Some(3), 3, true),
-            (Some(3), 2, false),
-            (Some(3), 4, false),
-            (Some(1), 0, false),
-            (None, 2, true),
+            (Some(vec![3]), vec![3], true),
+            (Some(vec![3]), vec![2], false),
+            (Some(vec![3]), vec![4], false),
+            (Some(vec![1]), vec![0], false),
+            (None, vec![2], true),
+            (Some(vec![3, 0]), vec![3, 0], true),
+            (Some(vec![3, 1]), vec![3, 2], false),
+            (Some(vec![3, 1]), vec![1, 3], false),
         ] {
             let report = Report {
                 outcome: Outcome { code: 0, left: 0 },
-                flushes: sent,
+                flushes: sent.clone(),
                 busy: None,
                 disturbed: None,
             };
-            let counts = Counts { flushes, marks: 1 };
+            let counts = flushes.iter().map(|flushes| Counts {
+                flushes: *flushes,
+                marks: 1,
+            });
+            let counts: Vec<_> = counts.collect();
             let judged = plan.judge(&report, &counts, Duration::ZERO);
-            assert_eq!(judged.is_ok(), is_explored, "{sent:?}, {flushes}");
+            assert_eq!(judged.is_ok(), is_explored, "{sent:?}, {flushes:?}");
             if let Err(refused) = judged {
                 assert!(refused.message.contains("nothing is explored"), "{refused}");
             }

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use ftld_kit::duration::parse_seconds;
 use ftld_kit::failure::Failure;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Which states a power cut can leave.
@@ -48,6 +48,9 @@ pub enum At {
 pub struct CrashesArgs {
     /// A recording, as `ftld --record FILE` makes it
     pub recording: PathBuf,
+    /// Recordings of other devices, which lost power in the same moment.
+    #[arg(skip)]
+    pub others: Vec<PathBuf>,
     /// Shell command that checks one state: exit code 0 if it is good. It finds the raw image in
     /// FTLD_IMAGE, the same over NBD in FTLD_URI, in FTLD_MARK the text of the last mark before the
     /// cut, and in FTLD_WORK an empty folder
@@ -125,6 +128,36 @@ pub struct CrashesArgs {
     /// Folder for the raw images; by default $TMPDIR, else /dev/shm, else /tmp
     #[arg(long, value_name = "FOLDER")]
     pub scratch: Option<PathBuf>,
+}
+
+impl CrashesArgs {
+    /// Returns the recordings of all devices.
+    pub fn recordings(&self) -> impl Iterator<Item = &Path> {
+        let all = std::iter::once(&self.recording).chain(&self.others);
+        all.map(PathBuf::as_path)
+    }
+}
+
+/// Command line of `ftld crashes`.
+#[derive(Args, Clone, Debug)]
+pub struct CrashesCommand {
+    /// The exploration.
+    #[command(flatten)]
+    args: CrashesArgs,
+    /// Recordings of other devices, made at the same time, which lose power in the same moment: the
+    /// second image is in FTLD_IMAGE_2, and so on
+    #[arg(value_name = "RECORDING")]
+    others: Vec<PathBuf>,
+}
+
+impl CrashesCommand {
+    /// Returns the arguments of the exploration.
+    pub fn arguments(&self) -> CrashesArgs {
+        CrashesArgs {
+            others: self.others.clone(),
+            ..self.args.clone()
+        }
+    }
 }
 
 /// Parses a longest time.

@@ -2,10 +2,10 @@
 //! with its exit code, or a server that answers with a line. A [`Supervisor`] runs the checks of a
 //! job one after the other.
 
+use super::group::nth_variable;
 use super::supervisor::{End, Ending, Task, program};
 use ftld_kit::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -29,6 +29,8 @@ pub(super) struct Check {
     pub(super) server: bool,
     /// Folder of the ext4 in the image whose files it gets.
     pub(super) files: Option<String>,
+    /// Number of images.
+    pub(super) devices: usize,
 }
 
 /// End of a check.
@@ -110,15 +112,19 @@ impl Supervisor {
     ///
     /// # Errors
     /// The host refuses a process.
-    pub(super) fn start(folder: &Path, image: &Path, uri: &str) -> io::Result<Supervisor> {
+    pub(super) fn start<'a>(
+        folder: &Path,
+        images: impl Iterator<Item = &'a Path>,
+        uris: &[String],
+    ) -> io::Result<Supervisor> {
         let (socket, its) = UnixStream::pair()?;
-        let environment: [(&str, &OsStr); 3] = [
-            ("FTLD_IMAGE", image.as_os_str()),
-            ("FTLD_URI", uri.as_ref()),
-            ("FTLD_WORK", folder.as_os_str()),
-        ];
-        let process = program()?
-            .envs(environment)
+        let mut program = program()?;
+        program.env("FTLD_WORK", folder);
+        for (device, (image, uri)) in images.zip(uris).enumerate() {
+            program.env(nth_variable("FTLD_IMAGE", device), image);
+            program.env(nth_variable("FTLD_URI", device), uri);
+        }
+        let process = program
             .stdin(OwnedFd::from(its))
             .stdout(Stdio::null())
             // Ctrl-C is for the explorer, which ends its supervisors.
@@ -147,6 +153,7 @@ impl Supervisor {
             timeout: check.timeout,
             server: check.server,
             files: check.files.clone(),
+            devices: check.devices,
             mark: mark.into(),
             case: case.into(),
         };

@@ -4,6 +4,7 @@
 use super::args::CrashesArgs;
 use super::case::Case;
 use super::check::{Check, Checked, Supervisor, Verdict};
+use super::group::nth_file;
 use super::image::{ImageDevice, RawImage};
 use super::models::State;
 use super::timeline::Timeline;
@@ -29,21 +30,22 @@ pub(super) trait Judge {
     ) -> Result<Option<Checked>, Failure>;
 }
 
-/// The user's command: an image, its NBD server, and a supervisor of the checks.
+/// The user's command: an image for each device, its NBD server, and a supervisor of the checks.
 pub(super) struct Command {
     timeline: Arc<Timeline>,
     check: Check,
     folder: PathBuf,
-    image: RawImage,
-    uri: String,
+    /// One for each device, as the servers.
+    images: Vec<RawImage>,
+    uris: Vec<String>,
     /// `None` before the first check, and after one that was ended.
     supervisor: Option<Supervisor>,
-    /// Ends the NBD server when it is dropped.
-    _server: oneshot::Sender<()>,
+    /// End the NBD servers when they are dropped.
+    _servers: Vec<oneshot::Sender<()>>,
 }
 
 impl Command {
-    /// Creates the image and starts its server.
+    /// Creates the images and starts their servers.
     ///
     /// # Errors
     /// The host refuses.
@@ -56,12 +58,18 @@ impl Command {
         let folder = scratch.join(number.to_string());
         let failed = |error: std::io::Error| Failure::io(folder.display(), &error);
         std::fs::create_dir(&folder).map_err(failed)?;
-        let path = folder.join("image");
-        let (size, unit) = (timeline.head.size, timeline.unit_bytes);
-        let image = RawImage::create(path.clone(), size, unit, timeline.written.clone());
-        let image = image.map_err(failed)?;
-        let device = ImageDevice { path, size, unit };
-        let (uri, server) = serve(device, folder.join("nbd"))?;
+        let unit = timeline.unit_bytes;
+        let (mut images, mut uris, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, device) in timeline.devices.iter().enumerate() {
+            let path = nth_file(&folder.join("image"), number);
+            let image = RawImage::create(path.clone(), device, unit, timeline.written.clone());
+            images.push(image.map_err(failed)?);
+            let size = device.size;
+            let socket = nth_file(&folder.join("nbd"), number);
+            let (uri, server) = serve(ImageDevice { path, size, unit }, socket)?;
+            uris.push(uri);
+            servers.push(server);
+        }
         Ok(Command {
             timeline: timeline.clone(),
             check: Check {
@@ -69,27 +77,31 @@ impl Command {
                 timeout: args.timeout,
                 server: args.server,
                 files: args.files.clone(),
+                devices: timeline.devices.len(),
             },
             folder,
-            image,
-            uri,
+            images,
+            uris,
             supervisor: None,
-            _server: server,
+            _servers: servers,
         })
     }
 
-    pub(super) fn image(&self) -> &Path {
-        self.image.path()
+    /// Returns the image of each device.
+    pub(super) fn images(&self) -> impl Iterator<Item = &Path> {
+        self.images.iter().map(RawImage::path)
     }
 
-    /// Brings a state into the image.
+    /// Brings a state into the images.
     ///
     /// # Errors
-    /// The image cannot be written.
+    /// An image cannot be written.
     pub(super) fn put(&mut self, state: &State) -> Result<(), Failure> {
-        self.image
-            .put(state, &self.timeline.contents)
-            .map_err(|error| Failure::io(self.image.path().display(), &error))
+        for image in &mut self.images {
+            let put = image.put(state, &self.timeline.contents);
+            put.map_err(|error| Failure::io(image.path().display(), &error))?;
+        }
+        Ok(())
     }
 }
 
@@ -104,7 +116,7 @@ impl Judge for Command {
         self.put(state)?;
         let mut supervisor = match self.supervisor.take() {
             Some(supervisor) => supervisor,
-            None => Supervisor::start(&self.folder, self.image.path(), &self.uri)
+            None => Supervisor::start(&self.folder, self.images(), &self.uris)
                 .map_err(|error| Failure::io("the supervisor of a check", &error))?,
         };
         let mark = mark.unwrap_or_default();
@@ -113,7 +125,7 @@ impl Judge for Command {
             return Ok(None);
         };
         self.supervisor = Some(supervisor);
-        if self.image.was_resized() {
+        if self.images.iter().any(RawImage::was_resized) {
             checked.verdict = Verdict::Resized;
         }
         Ok(Some(checked))

@@ -3,6 +3,7 @@
 //! Invariants: an answer belongs to the state that was asked last. A server that ends, is late or
 //! answers unasked is ended with all that it started; the next state has a new one.
 
+use super::group::nth_variable;
 use super::supervisor::{self, End, Ending, Tail, Task};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -219,8 +220,15 @@ pub(super) fn ask(
     let mut tail = Tail::default();
     let mut early = std::mem::take(&mut running.early);
     let unasked = running.read(&mut early).is_ok() && !early.is_empty();
-    let path = match supervisor::files(task, &running.work, socket) {
-        Ok(files) => files.or_else(|| std::env::var_os("FTLD_IMAGE").map(PathBuf::from)),
+    let paths = match supervisor::files(task, &running.work, socket) {
+        Ok(files) if task.files.is_some() => files,
+        Ok(_) => {
+            let images = (0..task.devices).map(|device| nth_variable("FTLD_IMAGE", device));
+            images
+                .filter_map(std::env::var_os)
+                .map(PathBuf::from)
+                .collect()
+        }
         Err(stop) => {
             *server = Some(running);
             return Ok(stop.end(socket).map(|end| Ending {
@@ -230,9 +238,12 @@ pub(super) fn ask(
             }));
         }
     };
-    let path = path.unwrap_or_default();
     let mark = task.mark.replace(['\n', '\r'], " ");
-    let question = format!("{}\t{mark}\n", path.display());
+    let mut question: String = paths
+        .iter()
+        .map(|path| format!("{}\t", path.display()))
+        .collect();
+    question += &format!("{mark}\n");
     let heard = match unasked {
         true => Ok(Heard::Unwanted),
         false => running.hear(task, question.as_bytes(), socket, &mut tail),

@@ -11,6 +11,7 @@ fn head() -> Head {
         physical_block: 4096,
         has_data: true,
         started_unix_s: 1,
+        clock: None,
         flash: None,
         write_cache: None,
     }

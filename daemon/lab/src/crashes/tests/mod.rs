@@ -50,6 +50,7 @@ fn head(units: u64, flash: Option<Flash>) -> Head {
         physical_block: 4096,
         has_data: true,
         started_unix_s: 0,
+        clock: None,
         flash,
         write_cache: None,
     }
@@ -137,6 +138,7 @@ impl Saved {
     fn args(&self, check: &str) -> CrashesArgs {
         CrashesArgs {
             recording: self.path.clone(),
+            others: Vec::new(),
             check: check.into(),
             model: Model::Cache,
             at: At::Request,
