@@ -14,17 +14,20 @@ install -m 755 -D -t "$SCRATCH/recipes" "$root"/docs/examples/recipes/*
 install -d -o nobody "$SCRATCH/user" "$SCRATCH/user/tmp"
 cd "$SCRATCH/user" || exit
 user=(setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$PWD" TMPDIR="$PWD/tmp" PATH="$SCRATCH:/usr/bin:/bin")
-# recipe CODE TEXT [--agitate] NAME ARGUMENT...: exit code and a text of the report.
+# recipe CODE TEXT [--agitate | --group] NAME ARGUMENT...: exit code and a text of the report.
 recipe() {
-  local wanted=$1 text=$2 name=$3 began options=()
+  local wanted=$1 text=$2 name=$3 began options=() folders=('{}') files='$FTLD_FILES'
   shift 3
   if [ "$name" = --agitate ]; then
     options=("$name") name=$1
     shift
+  elif [ "$name" = --group ]; then
+    options=(--group 2) folders=('{}' '{2}') files='$FTLD_FILES $FTLD_FILES_2' name=$1
+    shift
   fi
   began=$(now)
-  "${user[@]}" ftld crash-test "${options[@]}" --at flush --for "${SECONDS_EACH}s" --failures 1 --check "../recipes/$name check \$FTLD_FILES" \
-    -- "../recipes/$name" run '{}' "$@" > out 2>&1
+  "${user[@]}" ftld crash-test "${options[@]}" --at flush --for "${SECONDS_EACH}s" --failures 1 --check "../recipes/$name check $files" \
+    -- "../recipes/$name" run "${folders[@]}" "$@" > out 2>&1
   same "$name $* ${options[*]}: exit code" $? "$wanted"
   if grep -qF -- "$text" out; then ok "$name $* ${options[*]}: $text"; else
     bad "$name $* ${options[*]}: no '$text'"
@@ -45,4 +48,6 @@ recipe 1 "does not have any commits yet" git.sh 3
 recipe 1 "commit 1 is the last one" git.sh 3 core.fsync=all
 recipe 0 " 0 failed" dpkg.sh 3
 recipe 0 " 0 failed" dpkg.sh 3 --force-unsafe-io
+recipe 0 " 0 failed" --group two-disks.py 10 order
+recipe 1 "half a commit" --group two-disks.py 10 wrong
 finish

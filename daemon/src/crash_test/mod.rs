@@ -312,10 +312,13 @@ impl Plan {
                 let control = first.dirs.control(device::NAME);
                 let ask = move |request: Vec<u8>| ask(&control, &request).unwrap_or_default();
                 let machine = uml.start(folder, &spec, pids, ask)?;
-                machine.wait(&mut || match devices.iter_mut().find(|of| of.has_ended()) {
-                    _ if is_over() => Err(interrupted()),
-                    Some(device) => Err(device.failure("the device ended while COMMAND ran")),
-                    None => Ok(()),
+                machine.wait(&mut || {
+                    let ended = devices.iter_mut().position(Device::has_ended);
+                    match ended {
+                        _ if is_over() => Err(interrupted()),
+                        Some(at) => Err(devices[at].failure("the device ended while COMMAND ran")),
+                        None => Ok(()),
+                    }
                 })
             }
             Machine::Host(way) => {
@@ -354,19 +357,19 @@ impl Plan {
         let recordings: Vec<_> = recordings.collect();
         let Outcome { code, left } = report.outcome;
         let say = |text: &str| eprintln!("{recording}: {text}");
-        let sent = report.flushes.iter().flatten();
-        for ((sent, seen), of) in sent.zip(counts).zip(&recordings) {
-            if *sent != seen.flushes {
-                let of = if counts.len() > 1 {
-                    format!("{of}: ")
-                } else {
-                    String::new()
-                };
-                return Err(Failure::failed(format!(
-                    "{of}the kernel sent {sent} FLUSHes, the device saw {}: this way loses them, so nothing is explored",
-                    seen.flushes
-                )));
-            }
+        let sent = |device: usize| Some(report.flushes.as_ref()?.get(device).copied().unwrap_or(0));
+        for (device, seen) in counts.iter().enumerate() {
+            let Some(sent) = sent(device).filter(|sent| *sent != seen.flushes) else {
+                continue;
+            };
+            let of = match counts.len() {
+                1 => String::new(),
+                _ => format!("device {}: ", device + 1),
+            };
+            return Err(Failure::failed(format!(
+                "{of}the kernel sent {sent} FLUSHes, the device saw {}: this way loses them, so nothing is explored",
+                seen.flushes
+            )));
         }
         if left > 0 {
             say(&format!(
@@ -580,6 +583,8 @@ mod tests {
             "none",
             "--machine",
             "nbd",
+            "--group",
+            "2",
             "--check",
             "true",
         ];
@@ -588,7 +593,7 @@ mod tests {
             "--record".into(),
             recording.into(),
             "--".into(),
-            "{}".into(),
+            "{}{2}".into(),
         ];
         let Cli::Run(args) = <Cli as clap::Parser>::parse_from(line.chain(record));
         let plan = Plan::of(&args).unwrap();

@@ -145,7 +145,7 @@ pub struct CrashesCommand {
     #[command(flatten)]
     args: CrashesArgs,
     /// Recordings of other devices, made at the same time, which lose power in the same moment: the
-    /// second image is in FTLD_IMAGE_2, and so on
+    /// check finds those of the second one in FTLD_IMAGE_2, FTLD_URI_2 and FTLD_FILES_2, and so on
     #[arg(value_name = "RECORDING")]
     others: Vec<PathBuf>,
 }

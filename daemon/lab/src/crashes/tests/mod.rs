@@ -2,6 +2,7 @@
 
 mod definition;
 mod functions;
+mod group;
 mod hostile;
 mod leaves;
 mod points;
