@@ -16,13 +16,13 @@ cd "$SCRATCH/user" || exit
 user=(setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$PWD" TMPDIR="$PWD/tmp" PATH="$SCRATCH:/usr/bin:/bin")
 # recipe CODE TEXT [--agitate | --group] NAME ARGUMENT...: exit code and a text of the report.
 recipe() {
-  local wanted=$1 text=$2 name=$3 began options=() folders=('{}') files='$FTLD_FILES'
+  local wanted=$1 text=$2 name=$3 began options=() folders=('{}') files="\$FTLD_FILES"
   shift 3
   if [ "$name" = --agitate ]; then
     options=("$name") name=$1
     shift
   elif [ "$name" = --group ]; then
-    options=(--group 2) folders=('{}' '{2}') files='$FTLD_FILES $FTLD_FILES_2' name=$1
+    options=(--group 2) folders=('{}' '{2}') files="\$FTLD_FILES \$FTLD_FILES_2" name=$1
     shift
   fi
   began=$(now)

@@ -1,12 +1,11 @@
-#!/usr/bin/env python3
-"""A database whose log is on another disk: two pages that are equal after each commit.
+#!/usr/bin/python3
+"""A recipe for `ftld crash-test --group 2`: a tiny database whose log is on another disk. A commit changes two pages.
 
-two-disks.py run DB_FOLDER LOG_FOLDER N [order|wrong]   commit N times; prints ACK and the number of each
-two-disks.py check DB_FOLDER LOG_FOLDER                 recover from the log, and look whether it is whole
-
-A commit is a record in the log. It is durable there before a page changes; with `wrong` the pages
-are synced first, and a power cut between two pages leaves a half commit that no record repairs.
+usage: two-disks.py run FOLDER LOG_FOLDER COMMITS HOW    HOW: order: the record of a commit is durable in the log before a page changes;
+       or wrong: the pages are synced first, and a power cut between them leaves half a commit that no record repairs
+       two-disks.py check FOLDER LOG_FOLDER              with the log, is the reported commit there, or a later one, and whole?
 """
+
 import os
 import struct
 import sys
@@ -28,7 +27,7 @@ def opened(folder, name, size=0):
     return file
 
 
-def run(data_folder, log_folder, commits, order="order"):
+def run(data_folder, log_folder, commits, how):
     data, log = opened(data_folder, "data", 2 * PAGE), opened(log_folder, "log")
 
     def write_log():
@@ -42,7 +41,7 @@ def run(data_folder, log_folder, commits, order="order"):
 
     at = 0
     for commit in range(1, int(commits) + 1):
-        if order == "wrong":
+        if how == "wrong":
             write_pages()
             os.fsync(data)
             write_log()
