@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
