@@ -88,6 +88,7 @@ impl Plan {
             html: None,
             cut_off: false,
             scratch: None,
+            mounts: None,
         }
     }
 }

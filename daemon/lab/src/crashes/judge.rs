@@ -64,12 +64,7 @@ impl Command {
         let (uri, server) = serve(device, folder.join("nbd"))?;
         Ok(Command {
             timeline: timeline.clone(),
-            check: Check {
-                command: args.check.clone(),
-                timeout: args.timeout,
-                server: args.server,
-                files: args.files.clone(),
-            },
+            check: Check::of(args),
             folder,
             image,
             uri,

@@ -161,6 +161,7 @@ impl Saved {
             html: None,
             cut_off: false,
             scratch: Some(self.folder.path().into()),
+            mounts: None,
         }
     }
 
