@@ -210,7 +210,7 @@ pub fn volume_on(
         syncs.push(sync);
     }
     if !read_only {
-        // The mounts are synced before the first request.
+        // The mounts are synced before the first request: a later start reads nothing otherwise.
         let mut syncs = syncs.iter();
         let synced = syncs.try_for_each(|sync| sync.sync_through(sync.last_seq()));
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
