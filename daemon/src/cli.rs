@@ -2,6 +2,7 @@
 
 use crate::commands::start_line;
 use crate::crash_test::{CheckStatesArgs, CrashTestArgs};
+use crate::demo::DemoArgs;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ftl_core::near_miss;
@@ -74,6 +75,8 @@ pub(crate) struct CreateArgs {
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Serve a small device with a load of its own and open its page; nothing stays
+    Demo(DemoArgs),
     /// Create an image
     Create(Box<CreateArgs>),
     /// Show the content of an image or of a recording; never changes it
