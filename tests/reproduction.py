@@ -29,7 +29,7 @@ from results import state
 # One line per section; the last one has no claims of its own.
 SECTIONS = [mnftl, lazyftl, rose, mlam, dopftl, demand, traces]
 NAMES = {section.__name__.split(".")[-1]: section for section in SECTIONS}
-# Of a section that --only kept and that has no verdicts of this page.
+# Remark on a section that --only kept and that has no verdicts of this page.
 EARLIER = "*This section is of an earlier run: its claims are judged by direction alone, on stand-ins, and are not in the count above.*"
 RECORD = ROOT / "tests" / "results" / "reproduction.md"
 PAGE = ROOT / "docs" / "REPRODUCTION.md"

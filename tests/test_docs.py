@@ -106,7 +106,7 @@ def lines(name):
     return [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
 
 
-# Where a document counts something, and how many there are.
+# Document, pattern of a sentence with a count, and the true count.
 COUNTED = [
     ("README.md", r"how (\d+) published flash translation", lambda: len(FACTS.listed("schemes"))),
     ("ftl-core/README.md", r"(\d+) published schemes", lambda: len(FACTS.listed("schemes"))),

@@ -358,7 +358,7 @@ NAMED = {path.stem: head["test"] for path in CANARIES for head in [canaries.read
 
 
 def test_there_are_named_tests():
-    """What `make test` draws from."""
+    """The canaries from which `make test` draws."""
     assert len(NAMED) >= 10
 
 

@@ -462,7 +462,8 @@ fn options(args: &[OsString]) -> impl Iterator<Item = &OsString> {
     args.iter().take_while(|word| *word != "--")
 }
 
-/// Moves `--json` behind the words before `--`: it may stand before a subcommand, too.
+/// Moves `--json` to the end of the options, as users may put it before a subcommand, too. Words
+/// after `--` stay.
 fn json_last(mut args: Vec<OsString>) -> Vec<OsString> {
     let end = options(&args).count();
     let rest = args.split_off(end);

@@ -127,7 +127,7 @@ class Bench:
         return result["bw_bytes"] / MIB if options["bs"] == "128k" else result["iops"]
 
     def cpu_of_point(self):
-        """Where the time of a point went, by contender; begins anew."""
+        """CPU time of the last point by contender; resets the sums."""
         columns = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in self.cpu.items()}
         self.cpu = {}
         return {

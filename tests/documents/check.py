@@ -102,7 +102,7 @@ class Check:
         return list(dict.fromkeys(self.found))
 
     def anywhere(self):
-        """What is recognised by its look alone, in prose as well."""
+        """Words that are recognised by their form alone, in prose as well."""
         facts = self.facts
         # Rust in a document is compiled by a test.
         text = re.sub(r"^```rust$.*?^```$", lambda block: "\n" * block[0].count("\n"), self.text, flags=re.M | re.S)

@@ -1,4 +1,4 @@
-"""What there is: the program's commands, options, parameters and manual pages, and the names in the tree."""
+"""The names that exist: the program's commands, options, parameters and manual pages, and the names in the tree."""
 
 import json
 import re

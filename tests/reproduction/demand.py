@@ -17,7 +17,7 @@ METHOD = ["--profile", "slc-2k", "--op-effective", OP, "--set", "ckpt.interval=0
 # The share of the table that is cached, by what stands behind the name of a setting.
 CACHES = {"": 16, ", small cache": 128}
 EVICTIONS = ", evictions"
-# Of fewer mapping pages that DFTL programs, a percentage says nothing.
+# Below this number of mapping pages that DFTL programs, no percentage is judged.
 FEWEST = 100
 SMALL = '"only a fraction of the mapping table can be cached due to limited cache space"'
 NEW = "a new device; the trace once"

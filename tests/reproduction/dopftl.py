@@ -19,9 +19,9 @@ TRACES = [
 ]
 # "A space ratio between original mode and compressed mode of 0.4" can be read as two shares of the cache.
 SHARES = {"0.4": "0.4 of all", "0.2857": "0.4 of the compressed"}
-# Traces on as much as they touch; and those of which the addresses are known as they were.
+# Traces replayed with compacted addresses, and traces with known original addresses.
 COMPACT, WIDE = [real.FINANCIAL1, real.MSSQL], [real.MSSQL, real.MYSQL]
-# Of the loads of ours; and what the addresses of the wide ones need.
+# Device sizes: of our own loads, and of the traces with wide addresses.
 SIZE, WIDE_SIZE = 4 << 30, 32 << 30
 # Effective over-provisioning of every scheme on real traces, in percent.
 OP = 15
@@ -139,7 +139,7 @@ def by_scheme(ftld, name, load, names, *options):
 
 
 class Runs:
-    """What one load gave in one state. `walks`: DOPFTL without CTPA is run, too."""
+    """Results of one load in one state. `walks`: DOPFTL without CTPA is run, too."""
 
     def __init__(self, ftld, state, load, names, size, walks=False):
         self.state, self.load, self.names = state, load, names
@@ -157,7 +157,7 @@ class Runs:
         return mapping_us(self.rows[name]) + STEP_US * steps(self.rows[name])
 
     def hashed(self, name):
-        """The same where DFTL and TPFTL find an entry in one step."""
+        """Us of a lookup if DFTL and TPFTL find an entry in one step."""
         return mapping_us(self.rows[name]) + STEP_US * self.hashed_steps(name)
 
     def hashed_steps(self, name):

@@ -45,7 +45,7 @@ STATES = {
     "looped": (("--form", "looped"), FLASH),
     "rotated": (("--form", "rotated"), FLASH),
 }
-# What is compared with a full device, and this where it is another than *filled*.
+# Settings that are compared with a full device. FULL: this device, where it is not *filled*.
 TO_FULL = ("flash", "spare", "single", "looped")
 FULL = {
     "spare": (("--precondition", "fill"), SPARE),
@@ -59,7 +59,7 @@ SETTINGS = {
     "looped": replace(real.FORMS["looped"], says="as *single*; " + real.FORMS["looped"].says),
     "rotated": replace(real.FORMS["rotated"], says="the flash as in *flash*; " + real.FORMS["rotated"].says),
 }
-# What the sentence about a filled device leaves out: it is about other schemes.
+# Settings without *filled*: the paper's sentence about a filled device is about LazyFTL.
 ALONE = tuple(name for name in SETTINGS if name != "filled")
 # ftld counts programs and erases, so it has pages per erased block only where as many blocks are erased as opened.
 SETTLED = ("looped", "rotated")
@@ -213,7 +213,7 @@ def compared(ftld, name, rig, names):
 
 
 def plain(rig, preset):
-    """The same load under the preset of a scheme without log blocks."""
+    """This load under the preset of a scheme without log blocks."""
     return replace(rig, options=tuple(preset if word == "lazyftl-paper" else word for word in rig.options))
 
 

@@ -21,11 +21,11 @@ TRACES = {
 REORGANISED = ["Desktop", "pcNTFS"]
 REAL = [real.FINANCIAL1, real.MSSQL, real.MYSQL]
 POLICIES = ["flush_all", "lru", "size", "lru_size"]
-# What the paper varies, and the rule that adapts it.
+# Parameters that the paper varies, and the rule that adapts one.
 K_EMPTY, AUTO = ["0", "1", "3", "5", "7"], "auto"
-# The weight of age against size; of the runs with k_empty it is our default, 0.5.
+# The weight of age against size; the runs with k_empty have our default, 0.5.
 ALPHAS = ["0", "0.05"]
-# MB; what the paper uses unless it says otherwise is the second.
+# MB; the paper's default is the second.
 BUFFERS = [16, 32, 64, 128]
 # The largest tables in sizes of the coarsest one: our default, one between, and so much that nothing is reorganised.
 BOUNDS = ["1.25", "2", "6"]

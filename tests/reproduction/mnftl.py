@@ -222,7 +222,7 @@ def form():
 
 
 def measured(row):
-    """What Table 2 gives: the mean response in us, valid pages copied, erases."""
+    """Columns of Table 2: the mean response in us, valid pages copied, erases."""
     return row["response_ns"]["all"]["mean"] / 1000, copies(row), erases(row)
 
 
@@ -261,7 +261,7 @@ def section(ftld):
 
 
 class Run:
-    """What one load gave in one setting."""
+    """Results of one load in one setting."""
 
     def __init__(self, load, setting, rows, is_real):
         self.load, self.setting, self.rows, self.real = load, setting, rows, is_real

@@ -22,7 +22,7 @@ def load(ftld, stem, *instead):
 
 
 def loads(ftld, *stems):
-    """Those of these traces that are there, by stem."""
+    """The traces among these that are available, by stem."""
     found = {stem: load(ftld, stem) for stem in stems}
     return {stem: one for stem, one in found.items() if one}
 

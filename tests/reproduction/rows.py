@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target"
-# What a run says whose device wore out.
+# Error of a run whose device wore out.
 WORN = "end of life"
 # Devices of papers whose profile fixes the raw flash, as TOML files that take any size.
 DEVICES = Path(__file__).resolve().parent
@@ -38,7 +38,7 @@ class Ftld:
         self.schemes = {scheme["name"]: scheme for scheme in json.loads(listed.stdout)["schemes"]}
 
     def have(self, *names):
-        """Those of these schemes that the program has, in this order."""
+        """The names among these that are schemes of the program, in this order."""
         return [name for name in names if name in self.schemes]
 
     def graded(self, name, title=None):

@@ -48,13 +48,13 @@ struct Joint {
     planes: u64,
     /// The array was busy until here.
     free: Nanos,
-    /// The array begins.
+    /// Time at which the array begins.
     begin: Nanos,
     /// Array time.
     cell_ns: Nanos,
     /// End of its last transfer.
     moved: Nanos,
-    /// Of a cached read: the pages before have left the die.
+    /// For a cached read: time at which the pages before have left the die.
     sent_before: Nanos,
     /// Block of its first operation.
     block: Pbn,
@@ -62,9 +62,9 @@ struct Joint {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Die {
-    /// End of the work of the array.
+    /// End of the array's last operation.
     array: Nanos,
-    /// The page registers are free from here on.
+    /// From this time on the page registers are free.
     registers: Nanos,
     last: Option<Joint>,
 }

@@ -33,7 +33,7 @@ pub fn record(rig: &Rig, kind: Kind) -> Recording {
     record_operations(rig, kind, 0)
 }
 
-/// The same with at least this many programs and erases.
+/// Runs the workload until it has also done `operations` programs and erases.
 pub fn record_operations(rig: &Rig, kind: Kind, operations: u64) -> Recording {
     let mut host = Host::format(rig);
     host.set_faults(FaultPlan {

@@ -36,7 +36,7 @@ LEAST_COMMITS = 3
 
 @dataclass
 class Tally:
-    """What a campaign has counted."""
+    """Counts of a campaign."""
 
     stack: str
     faults: dict = field(default_factory=lambda: dict.fromkeys(Fault, 0))

@@ -61,7 +61,7 @@ fn few_schemes(first: u64, seconds: u64) -> Vec<&'static str> {
     names
 }
 
-/// Seconds of a run that one scheme gets at least.
+/// Minimum seconds of a run per scheme.
 const SECONDS_EACH: u64 = 20;
 
 /// Counts and failures of all workers.

@@ -29,7 +29,7 @@ pub struct Mount {
     pub(crate) device: String,
     /// Mount point.
     pub path: PathBuf,
-    /// What was mounted: the device's node for a disk.
+    /// Source of the mount: for a disk, the device's node.
     pub(crate) source: String,
     /// Whether it is unmounted with an original elsewhere.
     pub(crate) follows: bool,

@@ -151,7 +151,7 @@ impl State {
         Ok(Op::Erase(at))
     }
 
-    /// Gives up a block without valid pages. Code: `ftl-core/src/space/release.rs`: `release_to`.
+    /// Releases a block without valid pages. Code: `ftl-core/src/space/release.rs`: `release_to`.
     pub fn release(&mut self, block: usize) {
         assert_eq!(self.blocks[block].valid(), 0);
         self.blocks[block].used = Use::Released {

@@ -325,7 +325,7 @@ impl<P: Policy> OneByOne for UnitFtl<P> {
     ) -> Result<(), FtlError> {
         let (map, space) = (&mut self.map, &mut self.space);
         if tag.role == Role::Pad {
-            // Its record is unreadable, and no table maps it.
+            // The page has an unreadable record, and no table maps the page.
             space.table.set_invalid(from);
             return Ok(());
         }

@@ -49,7 +49,7 @@ const STRIPE_MAX: u32 = 16;
 /// Returns the policies and the striping that the parameters select on a device of this shape.
 ///
 /// # Errors
-/// [`FtlError::Config`] if there is no such policy, or the device has not as many dies.
+/// [`FtlError::Config`] if there is no such policy, or the device has fewer dies.
 pub(crate) fn from_params(params: &Params, own: &Own) -> Result<Striped, FtlError> {
     let dies = own.device.geometry.dies();
     let stripe = params.get(STRIPE_PARAM.key, 1)?;

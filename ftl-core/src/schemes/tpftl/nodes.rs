@@ -34,7 +34,7 @@ impl Entry {
 /// The cached entries of one mapping page.
 #[derive(Clone, Debug, Default)]
 struct Node {
-    /// By ascending logical page.
+    /// Ascending by logical page.
     entries: Vec<Entry>,
     /// Last uses and logical pages, ascending.
     by_use: VecDeque<(u64, u32)>,

@@ -181,8 +181,8 @@ impl Ring {
         }
     }
 
-    /// Returns where this many entries of a ring are, of which the first has this index: after the
-    /// last place they go on at the first one.
+    /// Returns the places of `count` entries of a ring from `index` on, in one or two parts: the
+    /// ring's last place is followed by its first.
     fn parts(&self, index: u16, mut count: usize) -> impl Iterator<Item = Part> + use<> {
         let size = usize::from(self.size);
         let mut at = usize::from(index) % size;
