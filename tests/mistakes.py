@@ -110,7 +110,7 @@ def hunters_of(diff, first=None):
 
 
 def tracked():
-    """Names of the tracked files; outside a repository of ours, of all but what builds leave behind."""
+    """Names of the tracked files; outside a git repository, of all files except those that builds make."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
     if listed.returncode == 0:
         return listed.stdout.decode().split("\0")

@@ -220,7 +220,7 @@ def closed_port():
 
 @pytest.fixture
 def server():
-    """Answers every request with what it is told; returns the function that tells it, with the URL."""
+    """Returns a function that starts a server with a fixed answer to every request, and returns its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def answer(text):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""NBD benchmark: ftld beside other NBD servers, over unix sockets, by fio's nbd engine.
+"""NBD benchmark: ftld and other NBD servers, over unix sockets, by fio's nbd engine.
 
     tests/bench/nbd.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--seconds N]
                        [--ftld PROGRAM]... [--folder FOLDER]
@@ -171,7 +171,7 @@ class Bench:
                 sys.exit(f"{server.name} did not collect: not in steady state")
 
     def little_spare(self):
-        """The schemes beside each other where GC costs most."""
+        """Compares the schemes where GC costs most."""
         for server in self.ftld("pagemap", 7) + self.ftld("lazyftl", 7):
             self.fill(server)
             self.age(server, 3)

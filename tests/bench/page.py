@@ -70,7 +70,7 @@ def verdict(met, noisy):
 
 
 def targets(results):
-    """Every point with a goal beside its first peer, and every figure with one."""
+    """Every point with a goal for the ratio to its first peer, and every figure with one."""
     rows = []
     for name, section in results["sections"].items():
         for point in section["points"]:

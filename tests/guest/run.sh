@@ -74,7 +74,7 @@ pack_python() {
 }
 [ -e "$python" ] || pack_python
 
-# The servers beside which ublk_bench measures.
+# rublk, with which ublk_bench compares ftld.
 pack_rublk() {
   [ -x target/tools/bin/rublk ] || { echo "run.sh: there is no target/tools/bin/rublk: make target/tools/bin/rublk" >&2; exit 2; }
   "$here/mkroot.sh" "$run/rublk.cpio.gz" target/tools/bin/rublk

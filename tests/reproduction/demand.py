@@ -122,7 +122,7 @@ def judged(found, label, setting, by, exercised):
             add("tpftl writes", less(ours, theirs) if theirs else 0, of, theirs >= FEWEST)
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "dftl": "DFTL is faster than FAST on every load and in every setting. The abstract does not describe the device on which Financial1 gains 78 %; here is one of the 24 units of that trace.",
     "tpftl writes": "TPFTL programs fewer in every setting, by evictions alone, too. The size is that of the paper's loads, which its abstract does not name.",

@@ -252,7 +252,7 @@ def cases(runs, example):
     return found
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "ctpa time": "mssql writes in runs, so its page is at the head of the list, as the paper says of RocksDB: 0.8 us of 20.5 us a lookup.",
     "overhead dftl": "The paper has no formula of its overhead. By its words on lookups, lists walked, and with an index of DFTL's entries, too, DOPFTL is right on every trace. The mean response is lower on every trace, but by 1 to 5 %: most of it is the flash's.",

@@ -356,7 +356,7 @@ def gap(found, rig, state, of, full):
     return ratios
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "optimum": "The reserve decides. With 20 % more flash than addresses it is at most 1.07 on every trace; else the traces whose writes are spread (Financial1, mysql) take up to 1.29 in the paper's settings, mssql and cloudphysics at most 1.01. On a new device up to a tenth of the optimum is erases that are still to come.",
     "order": "In our runs LAST or NFTL-N is the best of them, A-SAST next to BAST. A-SAST's rules for groups were not available (fidelity C), and the number of replacement blocks of NFTL-1 and NFTL-N was not published; here it is all the flash that is left.",

@@ -213,7 +213,7 @@ def share(runs, seconds_of):
     return sum(run.is_best(seconds_of(run)) for run in runs) / len(runs)
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "lru": "The range is of its benchmarks. On real traces the gain depends on the trace and the bound of the tables: 5 % on Financial1, 16 to 38 % on mssql, 35 to 63 % on mysql. On our loads with tables 6, 28 to 68 % where anything is merged.",
     "best": "Size reorganises nothing, and both unknown constants count: on our loads with tables 6, MLAM is best on two of five, and with alpha 0, by size alone, on all. Of the real traces it is best on mssql with alpha 0.5: with tables 6, if the device was filled also with 2.",

@@ -375,7 +375,7 @@ def cases(runs, web, names):
     return found
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "faster than dftl": "In the paper's state DFTL programs few mapping pages here, so it is near page-level, and MNFTL on Financial1 is not. In Table 2 DFTL takes 110 to 390 us a record more than its copies and erases explain (table of the closed form), except on "
     "Systemdisk2; we suppose that its lookups cost more there. On Financial1 the paper is right where GC moves pages of many mapping pages (*rotated*) and in whole requests; on mssql, with few exceptions, only where MNFTL copies nothing.",

@@ -33,7 +33,7 @@ def touched(ftld, stem):
     return rows[0]["device"]["size_bytes"]
 
 
-# The three forms of a real trace, which no paper has: what a paper says of every load is tried on each.
+# The three forms of a real trace, which no paper has: each claim about every load is tested on each.
 FORMS = {
     "single": Setting("one pass, on a device that the trace filled"),
     "looped": Setting("passes until the write amplification has settled, then the measured ones"),

@@ -162,7 +162,7 @@ def seconds(rows, *names):
 
 
 def three(add, run, trace=None):
-    """ROSE beside the others."""
+    """ROSE compared with the others."""
     rows = run.usual
     rose, last, fast = seconds(rows, *SCHEMES)
     ours = {name: ratio(rows[name]) for name in SCHEMES}

@@ -68,7 +68,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Case:
-    """What one load gave under a setting; `theirs` is the paper's number for this very load, if it has one. `own`: the load is the paper's,
+    """Result of one load under a setting; `theirs` is the paper's number for this very load, if it has one. `own`: the load is the paper's,
     as its public trace, a worked example, or a closed form."""
 
     load: str

@@ -17,7 +17,7 @@
 //! before (80h-15h, in one block), or it senses them while those before leave the die (31h). The
 //! register takes the next page when the array begins with the page before, or when the page before
 //! that has left. A page is done when the array is, not when it is loaded: that is the instant
-//! returned, so whoever waits for a program waits for its cells.
+//! returned, so a wait for a program includes the array time.
 //!
 //! Invariants: the array of a die does one joint operation at a time; an instant that was returned
 //! stays, so operations that joined early return an earlier end than the last one. The end of a

@@ -140,7 +140,7 @@ fn a_panic_is_a_failed_state_with_its_place_and_message() -> Result<(), Error> {
         assert!(!letters(state).starts_with('c'), "it starts with c");
         Ok(())
     })?;
-    // c.b under both marks; the exploration goes on.
+    // c.b under both marks; the exploration continues.
     assert_eq!((report.checked(), report.failed()), (7, 2), "{report}");
     let shortest = report.shortest().unwrap();
     assert!(

@@ -118,8 +118,8 @@ fn pin(path: &Path) -> Option<File> {
     options.open(existing(path)?).ok()
 }
 
-/// Whether no other process is in this process's mount namespace. A process that must not be looked
-/// at may be in it.
+/// Returns whether no other process is in this process's mount namespace; false if a process may
+/// not be inspected.
 fn is_alone() -> io::Result<bool> {
     let namespace = |process: &Path| fs::read_link(process.join("ns/mnt"));
     let own = namespace(Path::new("/proc/self"))?;

@@ -3,7 +3,7 @@
 //!
 //! A unit can shrink if it has more blocks than its valid pages fill. The first GC run may have to
 //! open a block, so GC continues with the same unit until that has one block less. If no full block
-//! has an invalid page, the room that is left lies in open blocks: GC empties one of those.
+//! has an invalid page, the only room is in open blocks: GC empties one of those.
 
 use super::policy::Policy;
 use super::slices::HEADROOM;

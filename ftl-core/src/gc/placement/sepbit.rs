@@ -19,9 +19,9 @@
 //!
 //! RAM: 8 B per page in the queue, its number and its position, as the authors count. A row of
 //! `ftld replay` has the value at its end. The times of copies are in their spare bytes, as the
-//! authors' are in metadata on the disk. This code has neither the hash table nor the queue. An
-//! array of 4 B per page has the position of its last write, and a bit per position tells whether
-//! the queue contains such a write there.
+//! authors' are in metadata on the disk. In place of their hash table and queue, an array of 4 B
+//! per page has the position of its last write, and a bitmap has the positions that the queue
+//! contains.
 //!
 //! Deviations: the authors' GC collects the block with the highest cost-benefit as soon as 15 % of
 //! all pages are invalid; here `gc.policy` and the free blocks of the device decide. A trim is no
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// The queue beside a list, under lengths that grow and shrink.
+    /// The queue has the content of a plain list, under lengths that grow and shrink.
     #[test]
     fn the_queue_has_the_pages_of_a_list() {
         let (mut recent, mut list) = (Recent::new(50), std::collections::VecDeque::new());

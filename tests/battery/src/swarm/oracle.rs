@@ -54,7 +54,7 @@ pub struct Oracle {
     seed: u64,
     cost: Cost,
     older: Older,
-    /// Pages that may read as an older value, beside those of `older`.
+    /// Pages that may read as an older value, besides those of `older`.
     older_pages: BTreeSet<u32>,
     /// The durable and current value of pages with only one.
     settled: Vec<u64>,
