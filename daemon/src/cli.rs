@@ -92,8 +92,8 @@ pub(crate) enum Command {
         /// Print its flash device as a TOML file for --profile
         #[arg(long, conflicts_with_all = ["blocks", "page", "lpn", "json"])]
         toml: bool,
-        /// List the entries of a recording in the order of their acknowledgement; an object per line
-        /// with --json
+        /// List the entries of a recording in the order of their acknowledgement; an object per
+        /// line with --json
         #[arg(long, conflicts_with_all = ["blocks", "page", "lpn", "toml"])]
         entries: bool,
     },

@@ -113,9 +113,9 @@ impl Scheme {
     }
 
     /// Lays out a device of `size_bytes` whose good flash exceeds its size by the share `op`: whole
-    /// blocks, rounded up. Bad blocks from the factory come on top; those that the data sheet allows
-    /// later are part of the over-provisioning. On a paper's device the size follows, rounded down,
-    /// and `size_bytes` must be 0.
+    /// blocks, rounded up. Bad blocks from the factory come on top; those that the data sheet
+    /// allows later are part of the over-provisioning. On a paper's device the size follows,
+    /// rounded down, and `size_bytes` must be 0.
     ///
     /// # Errors
     /// [`FtlError::Config`] if the scheme needs more over-provisioning; the message has the

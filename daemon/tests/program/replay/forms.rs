@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Returns a trace of writes of one page over 3 MiB, most of them to a quarter of it, and the number
-/// of pages that it touches.
+/// Returns a trace of writes of one page over 3 MiB, most of them to a quarter of it, and the
+/// number of pages that it touches.
 fn skewed(host: &Host) -> (String, f64) {
     let (mut text, mut state, mut touched) = (String::new(), 7u64, BTreeSet::new());
     for time in 0..6000 {

@@ -91,7 +91,8 @@ impl State {
             .count() as u8
     }
 
-    /// The oldest page that can be lost. Code: `ftl-core/src/space/padding.rs`: `oldest_unsafe_page`.
+    /// The oldest page that can be lost. Code: `ftl-core/src/space/padding.rs`:
+    /// `oldest_unsafe_page`.
     pub fn oldest_unsafe(&self, config: &Config) -> Option<u8> {
         self.blocks
             .iter()

@@ -383,7 +383,8 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         let mapped = mapped.count() as u64;
         let valid = self.space.table.valid_pages();
         self.audit_buffer(wrong);
-        // Where a record near a prediction is lost, a page may have no owner, or the other way round.
+        // Where a record near a prediction is lost, a page may have no owner, or the other way
+        // round.
         let is_certain = self.map.lost == 0;
         let named = mapped + self.map.trims.len() as u64;
         if mapped != self.map.mapped || is_certain && valid != named {

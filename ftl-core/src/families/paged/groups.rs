@@ -158,8 +158,8 @@ impl<P: Policy> PagedFtl<P> {
         Ok(())
     }
 
-    /// Chooses the group with the most invalid pages, when about as many blocks are free as it would
-    /// free. The host gets these while the group is rewritten.
+    /// Chooses the group with the most invalid pages, when about as many blocks are free as it
+    /// would free. The host gets these while the group is rewritten.
     fn choose_group(&mut self) {
         let Some(emptiest) = self.space.table.greedy_victim() else {
             return;

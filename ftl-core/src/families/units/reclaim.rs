@@ -175,9 +175,9 @@ impl<P: Policy> Units<P> {
         self.lists.length(unit) > valid.div_ceil(space.geometry().pages_per_block).max(1)
     }
 
-    /// Returns the open block of a unit with the fewest valid pages. Where units have few pages each,
-    /// the room of their open blocks can be all that is left. Looks at every block, so only if no
-    /// full block has an invalid page.
+    /// Returns the open block of a unit with the fewest valid pages. Where units have few pages
+    /// each, the room of their open blocks can be all that is left. Looks at every block, so only
+    /// if no full block has an invalid page.
     #[cold]
     fn emptiest_open(&self, space: &Space) -> Option<Pbn> {
         let open = space.geometry().all_blocks();

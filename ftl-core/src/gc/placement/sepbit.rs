@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn a_write_is_short_lived_if_the_replaced_version_was() {
         let mut sepbit = SepBit::new(100);
-        // New pages are of class 2, whatever ℓ is; a replaced one is of class 1 while ℓ is infinite.
+        // New pages are of class 2, whatever ℓ is; a replaced one is of class 1 while ℓ is
+        // infinite.
         let of = |sepbit: &mut SepBit, lpn| sepbit.stream_of_write(&write(lpn));
         assert_eq!([0, 1, 2, 0].map(|lpn| of(&mut sepbit, lpn)), [0, 0, 0, 1]);
         // 100 + (0 - 1 + 2 - 3 ... + 14 - 15) / 16 = 99.5.

@@ -3,7 +3,8 @@
 //!
 //! Segments of a level are sorted, and their intervals do not overlap. A new segment goes to the
 //! top. An overlapped segment keeps the pages that the new one does not have. If the intervals
-//! still overlap, it goes down a level. If it overlaps a segment there too, it gets a level of its own.
+//! still overlap, it goes down a level. If it overlaps a segment there too, it gets a level of its
+//! own.
 //!
 //! Invariants: the topmost segment that has a page is the newest that was learned for it. A page is
 //! in at most one list, and an approximate segment has exactly the pages of its list; an accurate

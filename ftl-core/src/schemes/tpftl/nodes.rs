@@ -347,8 +347,8 @@ impl Policy for Nodes {
         false
     }
 
-    /// The node of the mapping page; if it is cached, the entry in it. Or the nodes and entries that
-    /// a search of the lists examines.
+    /// The node of the mapping page; if it is cached, the entry in it. Or the nodes and entries
+    /// that a search of the lists examines.
     fn lookup_steps(&self) -> u64 {
         self.steps
     }

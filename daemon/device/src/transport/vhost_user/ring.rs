@@ -2,9 +2,10 @@
 //!
 //! Invariants: a chain has at most as many descriptors as the queue, so one with a cycle ends.
 //! Indirect descriptors and the event index are not offered. An entry of the available ring, and
-//! the table of descriptors, are read after the index that covers them; a used index is written after
-//! its entries. Each access is a system call, which a compiler does not reorder; the fences are for
-//! the processor. So requests are taken and returned in batches, with one call for all entries.
+//! the table of descriptors, are read after the index that covers them; a used index is written
+//! after its entries. Each access is a system call, which a compiler does not reorder; the fences
+//! are for the processor. So requests are taken and returned in batches, with one call for all
+//! entries.
 
 use super::CloseReason;
 use super::memory::{Memory, Space};
