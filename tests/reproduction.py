@@ -104,13 +104,13 @@ def earlier(states):
 
 
 def told(states):
-    """The same as text, in the order of the sections."""
+    """Such states as text, in the order of the sections."""
     titles = {measured: ", ".join(title for title, other in states.items() if other == measured) for measured in states.values()}
     return "; ".join(f"{titles[measured]}: {measured}" for measured in titles)
 
 
 def noted(section, body):
-    """An older section says of itself that it has other verdicts."""
+    """The section, with a remark if its verdicts are of an earlier run."""
     old = section is not traces and not counts(body) and EARLIER not in body
     return f"{EARLIER}\n\n{body}" if old else body
 

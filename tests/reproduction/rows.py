@@ -65,7 +65,7 @@ class Ftld:
         return self.compare(f"{name}-{slug}", [load.workload], schemes, *load.options, *options, raw=raw)
 
     def compare(self, name, workloads, schemes, *options, raw="own", lenient=False):
-        """Rows of every workload under every scheme; keeps them under this name. A run that fails ends it all. If lenient it is left out and
+        """Rows of every workload under every scheme, kept under this name. A failed run ends it all. If lenient it is left out and
         named, and a device that wore out is a result."""
         file = self.folder / f"{name}.ndjson"
         if not schemes:

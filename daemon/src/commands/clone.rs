@@ -311,7 +311,7 @@ struct Made {
     is_reflink: bool,
     /// How long requests waited.
     waited: Option<Duration>,
-    /// Units of the write cache by what the power cut left.
+    /// Units of the write cache by outcome of the power cut.
     cut: Option<CutCounts>,
 }
 

@@ -141,7 +141,7 @@ impl Scheme {
         }
     }
 
-    /// The same for a size: the number of blocks follows.
+    /// Lays out a device of `size_bytes` and this effective over-provisioning.
     fn effective_of_size(
         &self,
         profile: &Profile,
@@ -173,7 +173,7 @@ impl Scheme {
         )
     }
 
-    /// The same on a device with blocks in SLC mode, which take fewer pages.
+    /// Does this for a device with blocks in SLC mode, which take fewer pages.
     fn effective_with_region(
         &self,
         profile: &Profile,
@@ -200,7 +200,7 @@ impl Scheme {
         self.finish(profile, blocks, logical_pages, params)
     }
 
-    /// The same for a number of blocks: the size follows.
+    /// Lays out a device of `blocks` blocks and this effective over-provisioning.
     fn effective_on(
         &self,
         profile: &Profile,

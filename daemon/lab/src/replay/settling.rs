@@ -160,7 +160,8 @@ impl Halves {
     }
 }
 
-/// Returns whether as many pages were programmed as the flash has, since the device is new.
+/// Returns whether at least as many pages were programmed since the device was new as the flash
+/// has.
 pub(super) fn is_used(sim: &Sim) -> bool {
     programs(sim) >= sim.ftl().chip().geometry().pages()
 }

@@ -70,8 +70,8 @@ pub(crate) fn overhead_blocks<S: PageMapScheme>(
     overhead_with_buffer::<S>(profile, logical_pages, params, None)
 }
 
-/// Returns the same blocks of a scheme with a write buffer, which needs free blocks for what it has
-/// acknowledged.
+/// Returns [`overhead_blocks`] of a scheme with a write buffer, which needs free blocks for its
+/// acknowledged pages.
 pub(crate) fn overhead_with_buffer<S: PageMapScheme>(
     profile: &Profile,
     logical_pages: u32,

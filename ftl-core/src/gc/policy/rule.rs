@@ -94,8 +94,8 @@ pub trait Policy: Send {
 pub struct HostWrite {
     /// The logical page.
     pub lpn: Lpn,
-    /// What the host says of it, such as the number of a write stream: in simulations the disk of
-    /// the trace. 0 for a device in service, as ublk and NBD carry no hint.
+    /// Hint of the host, such as the number of a write stream: in simulations the disk of the
+    /// trace. 0 for a device in service, as ublk and NBD carry no hint.
     pub hint: u64,
     /// Block of the version that it replaces, if RAM has its location.
     pub replaces: Option<Pbn>,
