@@ -383,7 +383,7 @@ def glossary(facts, document, others):
 
 
 def missing_documents(facts, name, text):
-    """Documents that a file which is none itself names, with their headings."""
+    """Documents that another kind of file names, with their headings."""
     found = []
     for match in re.finditer(r"\bdocs/([A-Z_]+\.md)(?:#([\w-]+))?", text):
         place, document = f"{name}:{text.count(chr(10), 0, match.start()) + 1}", f"docs/{match[1]}"

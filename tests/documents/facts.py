@@ -63,7 +63,7 @@ class Facts:
 
     @cached_property
     def options(self):
-        """Of all commands, with all values that one of them takes."""
+        """Options of all commands, each with the values that any command takes."""
         union = {}
         for command in self.commands:
             for option, values in command.options.items():

@@ -110,7 +110,7 @@ def cell(row):
 
 
 def judged(found, label, setting, by, exercised):
-    """Adds what one run says to each claim."""
+    """Adds the evidence of one run to each claim."""
     response = lambda name: by[name]["response_ns"]["all"]["mean"]
     less = lambda ours, theirs: 100 * (1 - ours / theirs)
     add = lambda key, ours, of, judges: found[key].append(Case(label, ours, None, True, judges, setting=of))
@@ -128,6 +128,6 @@ WHY = {
     "tpftl writes": "TPFTL programs fewer in every setting, by evictions alone, too. The size is that of the paper's loads, which its abstract does not name.",
     "tpftl time": "DFTL takes 25 % longer than a page map at most (table), so no better translation can save 24 % here. We suppose that the paper's device spends more on it.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 AGED = "0.2.0 aged a full device by random writes, which no abstract says; GC then wrote a mapping page for most pages that it copied."
 CHANGED = {"dftl": AGED, "tpftl writes": AGED}

@@ -258,7 +258,7 @@ WHY = {
     "overhead dftl": "The paper has no formula of its overhead. By its words on lookups, lists walked, and with an index of DFTL's entries, too, DOPFTL is right on every trace. The mean response is lower on every trace, but by 1 to 5 %: most of it is the flash's.",
     "overhead tpftl": "Where TPFTL walks its lists of nodes and entries, DOPFTL is right on every trace. With an index of both, TPFTL takes less on all but Financial1 in its first pass, because DOPFTL examines 9 to 36 extents and entries a lookup. Mean responses differ by less than 1.3 %.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 PRIVATE = "0.2.0 judged a figure of the four private traces on other ones."
 CHANGED = {
     "tpftl pc": PRIVATE,

@@ -370,7 +370,7 @@ WHY = {
     "dftl": "DFTL's RAM decides. With the whole table cached it is within 3 % on mssql and mysql, and on cloudphysics in all settings but one; with 64 KiB, scaled with the flash, as much as both tables of LazyFTL, it reads mapping pages and takes 1.18 to 1.65 times as long. On Financial1 it copies more, and takes longer with any cache.",
     "full": "The reserve decides. With 20 % more flash than addresses the gap expands on all four traces, in times and in us. With 10 % it shrinks on every trace whose pages were written before; from a new device it expands on mssql, and in us on mysql and cloudphysics, too.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 AGED = "0.2.0 judged full devices that random writes had aged, too, which no setting of the paper has."
 PRIVATE = "A figure of the paper's trace, MSR usr_2, which is public and not at hand."
 CHANGED = {

@@ -225,7 +225,7 @@ WHY = {
     "merge": "On a new device mysql's merges fall by 4 % from k_empty 0 to 1, and rise from there.",
     "less reorganised": "Single steps rise: by 13 % from k_empty 0 to 1 on mssql (new, tables 2), by 2 % from 1 to 3 on mysql (filled, tables 1.25).",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 OWN = "What the paper says of its own benchmarks, which are private."
 CHANGED = {
     "lru": "0.2.0 had judged the size on Financial1, which is none of its benchmarks.",

@@ -388,7 +388,7 @@ WHY = {
     "copies": "The paper's own Table 2 gives another figure: the mean of its rows is 46.3 %. On the unit of Financial1, a page a record, MNFTL copies more than DFTL in every state but *rotated*; in whole requests it copies less (table).",
     "erases": "The paper's own Table 2 gives another figure: the mean of its rows is 14.0 %, and 33.3 % is Financial2 alone.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 STATE = "0.2.0 judged full devices, aged by random writes."
 SIX = "0.2.0 judged other traces by the paper's average of six."
 TABLE_ALONE = "0.2.0 counted 4 bytes a page; the paper gives 3 bytes, and counts the mapping table alone."

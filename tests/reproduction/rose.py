@@ -25,7 +25,7 @@ NEW = {
 }
 # Setting of a trace that touches more than its part of the device.
 FULL = "log as 4VMs"
-# On the device of "as Fin1" too: another setting of ROSE.
+# Other settings of ROSE, on the device of "as Fin1".
 UNIT, BARE = "page copies", "without FPR"
 OWN = {UNIT: {"maro.cost_unit": "page_copy"}, BARE: {"rose.fpr": "off"}}
 SETTINGS = {
@@ -257,7 +257,7 @@ def one_changed(runs):
 
 
 def wear(ftld, runs):
-    """By label: as many loops as make 20 erases a block, and their row."""
+    """By label: the number of loops that makes 20 erases a block, and its row."""
     found = {}
     for stem in IN_FORMS:
         run = runs.get(("as 4VMs", real.TRACES[stem][0]))
@@ -303,7 +303,7 @@ WHY = {
     "utilisation": 'Table 4 has 0.11 free pages obtained by a swap on Fin1, while "a swap is performed only when the value of (f - l) is larger than zero", so 1 at least; the two do not agree.',
     "sequential logs": "As for LAST.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 STATE = "0.2.0 had full and aged devices only; the paper's is new."
 PRIVATE = "0.2.0 judged a stand-in of a private trace, which judges nothing now."
 CHANGED = {

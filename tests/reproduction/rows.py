@@ -127,7 +127,7 @@ def copies(row):
     return programs(row, "gc", "merge")
 
 
-# With fewer pages copied to reclaim space than this, runs compare no reclaiming.
+# Least pages copied to reclaim space; with fewer, runs do not compare reclaiming.
 LEAST_COPIES = 200
 
 

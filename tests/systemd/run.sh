@@ -54,7 +54,7 @@ boot() {
   echo "     $1: the $2 boot, from start to power off: $(since "$began")"
 }
 
-# Images lie on a disk of their own, with a file system already on the device: the first boot mounts it through fstab.
+# Images are on a disk of their own, with a file system already on the device: the first boot mounts it through fstab.
 mkdir "$run/images"
 "$built/ftld" --metrics off --size 64MiB --image "$run/images/ublkb0.ftld" "nbd+unix:///?socket=$run/nbd.sock" > "$run/ready" 2> "$run/ftld.log" &
 server=$!

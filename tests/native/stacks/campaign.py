@@ -29,7 +29,7 @@ from unflushed import Unflushed
 
 # Times that each kind of fault strikes one image.
 TIMES_PER_IMAGE = 2
-# A fault strikes under load when so many commits were noted since the restart, and at least one
+# A fault strikes under load once this many commits were noted since the restart, and at least one
 # began and never returned.
 LEAST_COMMITS = 3
 

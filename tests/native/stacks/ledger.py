@@ -44,9 +44,9 @@ def rows(client, number):
 
 
 def compare(heads, found):
-    """Compares all rows, as {(client, number): {position: data}}, with what the heads tell.
+    """Compares all rows, as {(client, number): {position: data}}, with those that follow from the heads.
 
-    Returns how many transactions were looked at.
+    Returns the number of compared transactions.
     """
     wanted = {
         (client, number)
