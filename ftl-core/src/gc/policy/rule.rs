@@ -109,8 +109,8 @@ pub struct HostWrite {
 /// A valid page that is relocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCopy {
-    /// The logical page. `None` for a trim record, and for the question where the cold pages of a
-    /// whole block should go.
+    /// The logical page. `None` for a trim record, and for a query about the cold pages of a whole
+    /// block.
     pub lpn: Option<Lpn>,
     /// The block that it leaves.
     pub block: Pbn,
