@@ -95,8 +95,8 @@ pub(crate) enum Command {
         /// Print its flash device as a TOML file for --profile
         #[arg(long, conflicts_with_all = ["blocks", "page", "lpn", "json"])]
         toml: bool,
-        /// List the entries of a recording in the order of their acknowledgement; an object per line
-        /// with --json
+        /// List the entries of a recording in the order of their acknowledgement; an object per
+        /// line with --json
         #[arg(long, conflicts_with_all = ["blocks", "page", "lpn", "toml"])]
         entries: bool,
     },
@@ -465,7 +465,8 @@ fn options(args: &[OsString]) -> impl Iterator<Item = &OsString> {
     args.iter().take_while(|word| *word != "--")
 }
 
-/// Moves `--json` behind the words before `--`: it may stand before a subcommand, too.
+/// Moves `--json` to the end of the options, as users may put it before a subcommand, too. Words
+/// after `--` stay.
 fn json_last(mut args: Vec<OsString>) -> Vec<OsString> {
     let end = options(&args).count();
     let rest = args.split_off(end);

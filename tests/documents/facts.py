@@ -1,4 +1,4 @@
-"""What there is: the program's commands, options, parameters and manual pages, and the names in the tree."""
+"""The names that exist: the program's commands, options, parameters and manual pages, and the names in the tree."""
 
 import json
 import re
@@ -63,7 +63,7 @@ class Facts:
 
     @cached_property
     def options(self):
-        """Of all commands, with all values that one of them takes."""
+        """Options of all commands, each with the values that any command takes."""
         union = {}
         for command in self.commands:
             for option, values in command.options.items():

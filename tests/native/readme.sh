@@ -1,5 +1,5 @@
 #!/bin/bash
-# The README's blocks that need no kernel module of ours, line by line as they stand there: the
+# The README's blocks that need neither ublk nor nbd in the kernel, line by line as printed: the
 # simulation, the device to watch, a file system through nbdfuse. tests/guest/readme.sh has the rest.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -10,7 +10,7 @@ port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0
 export FTLD_METRICS=127.0.0.1:$port
 cd "$SCRATCH" || exit
 
-# Whatever happens, nothing of ours stays mounted or runs on.
+# Also after a failure, no mount and no process of this script is left.
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
   umount -l mnt 2> /dev/null

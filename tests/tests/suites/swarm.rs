@@ -39,7 +39,7 @@ fn drawn(seed: u64) -> Plan {
     }
 }
 
-/// The same, unless its scheme is not one of these.
+/// Like [`drawn`]; `None` if its scheme is not one of these.
 fn drawn_of(few: &[&str], seed: u64) -> Option<Plan> {
     let any = std::env::var_os("FTLD_SCHEME").is_none();
     if any && !few.contains(&Plan::scheme_of(SCHEMES, seed).name) {
@@ -61,7 +61,7 @@ fn few_schemes(first: u64, seconds: u64) -> Vec<&'static str> {
     names
 }
 
-/// Seconds of a run that one scheme gets at least.
+/// Minimum seconds of a run per scheme.
 const SECONDS_EACH: u64 = 20;
 
 /// Counts and failures of all workers.

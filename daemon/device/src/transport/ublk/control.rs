@@ -158,7 +158,8 @@ fn settled(n: u32) -> Result<State, Error> {
     Ok(last)
 }
 
-/// Checks that the device keeps what the kernel told the users of a quiesced one, who rely on it.
+/// Checks that the device has the properties that the kernel announced to the users of the quiesced
+/// one.
 fn keeps_promises(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
     let what = format!("read the parameters of ublk device {n}");
     let mut params = abi::ublk_params {
@@ -177,7 +178,7 @@ fn keeps_promises(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
     }
 }
 
-/// Returns what the kernel told of a device that this one does not keep.
+/// Returns the announced property that this device does not have.
 pub(super) fn broken_promise(
     n: u32,
     kernel: &abi::ublk_param_basic,
@@ -189,7 +190,7 @@ pub(super) fn broken_promise(
             "it has {bytes} bytes and its users rely on them, the image has {image}"
         ));
     }
-    // A cache that it was not told of is no concern: the device follows the kernel's file.
+    // A cache that the kernel does not know of is no problem: the device follows the kernel's file.
     let (unit, ours) = (1u64 << kernel.physical_bs_shift, device.physical_block());
     (unit > u64::from(ours)).then(|| {
         format!(
