@@ -45,7 +45,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(i64::from(*RATES.start())..=i64::from(*RATES.end())))]
     rate: u32,
     /// Address of the page [default: 127.0.0.1:9917, or the next free port]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", env = "FTLD_METRICS")]
     metrics: Option<String>,
     /// Open no browser
     #[arg(long)]

@@ -356,3 +356,63 @@ impl Files {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_every_pattern_are_whole_pages_on_the_device() {
+        let mut rng = SplitMix::new(3);
+        for size in [2 << 20, (3 << 20) + 512] {
+            for &pattern in Pattern::value_variants() {
+                let mut stream = Stream::of(pattern, size, &mut rng);
+                let (mut trims, mut flushes) = (0, 0);
+                for _ in 0..20_000 {
+                    let (offset, length) = match stream.next(&mut rng) {
+                        Some(Request::Read(offset, length) | Request::Write(offset, length)) => {
+                            (offset, length)
+                        }
+                        Some(Request::Trim(offset, length)) => {
+                            trims += 1;
+                            (offset, length.min(MOST))
+                        }
+                        Some(Request::Flush) => {
+                            flushes += 1;
+                            continue;
+                        }
+                        None => break,
+                    };
+                    assert!(offset % PAGE == 0 && length % PAGE == 0, "{pattern:?}");
+                    assert!(length > 0 && length <= MOST && offset + length <= size);
+                }
+                let has_files = pattern == Pattern::Files;
+                assert_eq!((trims > 0, flushes > 0), (has_files, has_files));
+                assert_eq!(stream.next(&mut rng).is_none(), pattern == Pattern::None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_query_changes_what_it_names_and_nonsense_changes_nothing() {
+        let setting = Setting {
+            pattern: Pattern::Zipf,
+            rate: 10,
+        };
+        let changed = |query| setting.changed(query).map(|to| (to.pattern, to.rate));
+        assert_eq!(changed("rate=7"), Some((Pattern::Zipf, 7)));
+        assert_eq!(changed("pattern=none"), Some((Pattern::None, 10)));
+        assert_eq!(changed("rate=9&pattern=files"), Some((Pattern::Files, 9)));
+        for wrong in [
+            "",
+            "rate",
+            "rate=0",
+            "rate=100001",
+            "rate=-1",
+            "pattern=",
+            "x=1",
+        ] {
+            assert_eq!(changed(wrong), None, "{wrong}");
+        }
+    }
+}
