@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn nothing_but_get_and_head_and_nothing_may_be_framed_or_guessed() {
-        let (still, hosts) = (Still::default(), Hosts::default());
+        let still = Still::default();
         for method in [
             Method::POST,
             Method::PUT,
@@ -434,9 +434,13 @@ mod tests {
             Method::PATCH,
             Method::TRACE,
         ] {
-            let refused = answer(&method, &Uri::from_static("/"), None, &still, &hosts);
+            let refused = ask(&method, "/", None, true, &still);
             assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
         }
+        let load = "/api/load?pattern=zipf";
+        let [own, foreign] = [true, false].map(|own| ask(&Method::POST, load, None, own, &still));
+        assert_eq!(foreign.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(own.status(), StatusCode::NOT_FOUND, "no demo");
         for path in ["/", "/metrics", "/api/blocks?since=1", "/nowhere"] {
             let response = get(path, None, &still);
             let header = |name| response.headers()[name].to_str().unwrap();
@@ -471,15 +475,9 @@ mod tests {
         }
         get("/nowhere", None, &still);
         get("/", Some("rebound.example"), &still);
-        answer(
-            &Method::POST,
-            &Uri::from_static("/"),
-            None,
-            &still,
-            &Hosts::default(),
-        );
+        ask(&Method::POST, "/", None, false, &still);
         still.view.failure = Some("sync failed".into());
         get("/healthz", None, &still);
-        assert_eq!(still.service.view().http, [3, 1, 1, 1, 1]);
+        assert_eq!(still.service.view().http, [3, 0, 1, 1, 1, 1]);
     }
 }
