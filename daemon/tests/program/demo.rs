@@ -1,12 +1,11 @@
 //! `ftld demo`: one command, a page that moves, and nothing that stays.
 
-use crate::host::Host;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use crate::host::{Daemon, Host};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -58,6 +57,12 @@ fn a_demo_has_a_load_that_its_page_changes_and_leaves_nothing() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // Killed when it is dropped.
+    let mut demo = Daemon {
+        child,
+        socket: PathBuf::new(),
+        metrics: String::new(),
+    };
     let ready = lines.next().unwrap().unwrap();
     let address = ready.split_once("metrics=http://").unwrap().1;
     let address = address.split_once('/').unwrap().0;
@@ -123,8 +128,8 @@ fn a_demo_has_a_load_that_its_page_changes_and_leaves_nothing() {
     });
 
     assert!(folder.exists());
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    demo.signal(Signal::SIGINT);
+    assert_eq!(demo.child.wait().unwrap().code(), Some(0));
     assert!(!folder.exists(), "{}", folder.display());
     assert!(!host.folder.path().join("run/demo").exists());
     assert!(!host.folder.path().join("state").exists());
