@@ -88,7 +88,8 @@ pub fn wrapped_on_terminal(text: &str) -> String {
     told_width().map_or_else(|| text.into(), |width| wrapped_to(text, width))
 }
 
-fn wrapped_to(text: &str, width: usize) -> String {
+/// As [`wrapped`], with this width.
+pub fn wrapped_to(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let begin = line.chars().take_while(|c| *c == ' ').count();
