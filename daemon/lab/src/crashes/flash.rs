@@ -311,6 +311,7 @@ impl Dead {
         Ok(State {
             durable: Arc::new(durable),
             changed: Vec::new(),
+            extra: Vec::new(),
             sum,
         })
     }

@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) durable: Arc<Vec<Content>>,
     /// Slots that differ from `durable`, in order.
     pub(super) changed: Vec<(u32, Content)>,
+    /// Units without a slot that have data, in order: a check on a state wrote it.
+    pub(super) extra: Vec<(u32, Content)>,
     /// Equal for equal contents.
     pub(super) sum: u128,
 }
@@ -44,6 +46,7 @@ impl State {
         State {
             durable: point.durable.clone(),
             changed,
+            extra: Vec::new(),
             sum,
         }
     }
