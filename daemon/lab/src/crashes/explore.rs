@@ -622,7 +622,11 @@ pub(super) fn find(
             return Ok((point, choice));
         }
     }
+    let of = match timeline.is_recovery {
+        true => "recovery",
+        false => "recording",
+    };
     Err(Failure::usage(format!(
-        "entry {entry} of the recording is no write, trim, FLUSH or mark"
+        "entry {entry} of the {of} is no write, trim, FLUSH or mark"
     )))
 }

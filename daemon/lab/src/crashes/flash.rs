@@ -312,6 +312,7 @@ impl Dead {
             durable: Arc::new(durable),
             changed: Vec::new(),
             extra: Vec::new(),
+            contents: None,
             sum,
         })
     }

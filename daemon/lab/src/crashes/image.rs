@@ -93,11 +93,12 @@ impl RawImage {
         std::fs::metadata(&self.path).map_or(true, |now| now.len() != self.size)
     }
 
-    /// Gives the image this content.
+    /// Gives the image this content, `contents` are those of the recording.
     ///
     /// # Errors
     /// The host refuses, for example for lack of space.
     pub(super) fn put(&mut self, state: &State, contents: &Contents) -> io::Result<()> {
+        let contents = state.contents.as_deref().unwrap_or(contents);
         let now = std::fs::metadata(&self.path).map(|of| stamp(&of)).ok();
         if now.is_none() || now != self.stamp {
             self.file = RawImage::new_file(&self.path, self.size)?;
@@ -264,6 +265,7 @@ mod tests {
                 durable: Arc::new(vec![content]),
                 changed: Vec::new(),
                 extra: Vec::new(),
+                contents: None,
                 sum: 0,
             };
             image.put(&state, &contents).unwrap();

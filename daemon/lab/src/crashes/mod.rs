@@ -5,6 +5,9 @@
 //! [`models`] or [`flash`] (states) -> [`worker`] (equal states once) -> [`judge`] (image, check)
 //! -> [`report`]. A state is a content number per unit.
 //!
+//! With `--nested`, what the check did on a good state is on a [`tape`], and is cut again:
+//! [`recovery`].
+//!
 //! A [`supervisor`] process per job runs the checks and removes what they leave. For the crate
 //! `ftld-crash`, recording and check are in this process ([`in_process`]).
 //!

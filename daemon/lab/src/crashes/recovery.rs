@@ -25,6 +25,9 @@ use twox_hash::XxHash3_64;
 /// Smallest number of points of a recovery that are visited, if it has more.
 const POINTS: usize = 64;
 
+/// How often a recovery is begun again to find a case in it.
+const ATTEMPTS: u32 = 10;
+
 /// Which states of a recovery are checked.
 pub(super) struct Plan {
     /// Of each recovery.
@@ -179,13 +182,15 @@ impl<'a> Nested<'a> {
     /// Returns the point after an entry, and the choice of a case.
     ///
     /// # Errors
-    /// The recovery has no such case: it is another one than that which the case was found in.
+    /// The recovery has no such case.
     pub(super) fn find(&self, inner: &Case) -> Result<(Point, Vec<u32>), Failure> {
-        explore::find(&self.timeline, inner.entry(), inner.units()).map_err(|failure| {
-            let what = "the check changed its state in another way this time, so the case cannot be \
-                        repeated";
-            Failure::failed(format!("{what}: {failure}"))
-        })
+        explore::find(&self.timeline, inner.entry(), inner.units())
+    }
+
+    /// Returns first byte and bytes of its requests.
+    fn requests(&self) -> Vec<(u64, u64)> {
+        let events = self.timeline.events.iter();
+        events.map(|event| (event.offset, event.length)).collect()
     }
 
     /// Returns the device's state of a choice.
@@ -208,6 +213,7 @@ impl<'a> Nested<'a> {
             durable: self.outer.durable.clone(),
             changed: changed.into_iter().collect(),
             extra,
+            contents: Some(self.timeline.contents.clone()),
             sum: self.sum(&touched),
         }
     }
@@ -257,28 +263,43 @@ pub(super) fn again<J: Judge>(
     let timeline = &shared.timeline;
     let (point, choice) = explore::find(timeline, outer.entry(), outer.units())?;
     let state = State::of(&point, &choice, &timeline.contents);
-    let checked = worker.check(&state, point.mark, outer, || false)?;
-    let checked = checked.expect("this check is wanted");
-    if !checked.verdict.passed() {
-        return Err(Failure::failed(format!(
-            "{outer}: the check already fails there: {}\n{}",
-            checked.verdict.text(),
-            checked.output
-        )));
+    let mut last = Vec::new();
+    for attempt in 1.. {
+        let checked = worker.check(&state, point.mark, outer, || false)?;
+        let checked = checked.expect("this check is wanted");
+        if !checked.verdict.passed() {
+            return Err(Failure::failed(format!(
+                "{outer}: the check already fails there: {}\n{}",
+                checked.verdict.text(),
+                checked.output
+            )));
+        }
+        let nested = worker.nested(timeline, &state)?.ok_or_else(|| {
+            Failure::failed(format!(
+                "{outer}: the check changed nothing through a device this time, so the case cannot \
+                 be repeated"
+            ))
+        })?;
+        match nested.find(inner) {
+            Ok((second, choice)) => {
+                let work = Work {
+                    case: Case::of_recovery(outer, inner.clone()),
+                    mark: point.mark,
+                    state: Source::State(nested.state(&second, &choice)),
+                };
+                return Ok((work, nested.explain(inner)));
+            }
+            // A kernel does not write in the same order each time.
+            Err(failure) if attempt == ATTEMPTS || last == nested.requests() => {
+                return Err(Failure::failed(format!(
+                    "{outer}: the check changed its state in another way each of {attempt} times, \
+                     so the case cannot be repeated: {failure}"
+                )));
+            }
+            Err(_) => last = nested.requests(),
+        }
     }
-    let nested = worker.nested(timeline, &state)?.ok_or_else(|| {
-        Failure::failed(format!(
-            "{outer}: the check changed nothing through a device this time, so the case cannot be \
-             repeated"
-        ))
-    })?;
-    let (second, choice) = nested.find(inner)?;
-    let work = Work {
-        case: Case::of_recovery(outer, inner.clone()),
-        mark: point.mark,
-        state: Source::State(nested.state(&second, &choice)),
-    };
-    Ok((work, nested.explain(inner)))
+    unreachable!("the last attempt")
 }
 
 /// Returns the contents of the units that changes touch and that had data before.

@@ -160,7 +160,9 @@ impl Timeline {
         base: BTreeMap<u32, Content>,
         entries: Vec<Entry>,
     ) -> Result<Timeline, Failure> {
-        let (head, contents) = (of.head.clone(), of.contents.clone());
+        let contents = Contents::of_recovery(&of.contents)
+            .map_err(|error| Failure::io("contents in the scratch folder", &error))?;
+        let (head, contents) = (of.head.clone(), Arc::new(contents));
         let entries = entries.into_iter().map(Ok);
         let timeline = Timeline::build("the recovery", head, entries, contents, base)?;
         Ok(Timeline {

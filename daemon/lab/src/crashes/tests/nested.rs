@@ -187,7 +187,7 @@ fn a_wrong_recovery_is_found_only_if_it_is_cut_too() {
             (
                 format!("{outer}+cache/99"),
                 store(how),
-                "in another way this time",
+                "in another way each of 2 times",
             ),
             (
                 failed.case.to_string(),
@@ -444,6 +444,7 @@ proptest! {
             ..saved.args("true")
         };
         let plan = Plan::of(&args).unwrap();
+        let contents = timeline.contents.count();
         let nested = Nested::of(&timeline, &outer, tape.take()).unwrap();
         let mut image = RawImage::create(
             saved.folder.path().join("states"), UNITS * UNIT, 4096, timeline.written.clone()
@@ -459,6 +460,8 @@ proptest! {
             prop_assert_eq!(nested.state(&point, &choice).sum, state.sum);
             prop_assert!(found.insert(content), "{} is there twice", case);
         }
+        // They end with the recovery.
+        prop_assert_eq!(timeline.contents.count(), contents);
 
         // By hand.
         let mut recorder = Recorder::new(UNITS);
