@@ -134,13 +134,19 @@ impl Machine {
             uml::check_visible(&place, uml::OTHER_FOLDER)?;
             Uml::find(args.memory, &place).map(Machine::Uml)
         };
+        let is_mounted = args.crashes.nested.is_some() && args.fs != file_system::NONE;
         match args.machine {
+            Some(Where::Host) if is_mounted => Err(Failure::usage(
+                "--nested: a mount on this kernel does not tell in which order it repairs; use `--machine uml`",
+            )),
             Some(Where::Nbd) if args.fs == file_system::NONE => Ok(Machine::Nbd),
             Some(Where::Nbd) => Err(Failure::usage(
                 "--machine nbd: nothing mounts the device; with --fs none COMMAND gets its NBD URI",
             )),
             Some(Where::Host) => Way::find().map(Machine::Host),
             Some(Where::Uml) => uml(),
+            // A kernel's loop device keeps no order.
+            None if is_mounted => uml(),
             None if geteuid().is_root() => Way::find().map(Machine::Host).or_else(|_| uml()),
             None => uml(),
         }
@@ -377,7 +383,7 @@ fn checks_of(
             Some(_) => Err(Failure::usage("--files: there are none with --fs none")),
         };
     };
-    if fs.is_readable {
+    if fs.is_readable && args.nested.is_none() {
         args.files.get_or_insert_with(|| "/".into());
         return Ok(args);
     }
