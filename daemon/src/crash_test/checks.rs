@@ -4,7 +4,8 @@
 //!
 //! Data flows one way: a line with an image -> [`Overlay`], the disk of the machine ->
 //! [`super::guest`] (mount, check, unmount) -> a line with the verdict. The machine stays up from
-//! state to state. If it dies in a mount, this process ends: that is the state's verdict, and the
+//! state to state. If recoveries are cut, the requests to the disk are kept in a file for whoever
+//! asks. If the machine dies in a mount, this process ends: that is the state's verdict, and the
 //! next state gets a new machine.
 
 use super::file_system::{self, FileSystem};
@@ -13,11 +14,12 @@ use super::on_host;
 use super::overlay::Overlay;
 use super::uml::{self, Machine, Uml};
 use clap::Args;
+use ftld_device::device::BlockDevice;
 use ftld_device::target::Target;
 use ftld_device::transport::{self, Context, Service, StopHow};
 use ftld_kit::failure::Failure;
 use ftld_kit::size::parse_size;
-use ftld_lab::crashes::CrashesArgs;
+use ftld_lab::crashes::{CrashesArgs, OnTape, RECOVERY, Tape};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,17 +122,31 @@ fn start(
     let uml = Uml::find(args.memory, folder)?;
     let disk = Overlay::of(&first.image, folder);
     let disk = Arc::new(disk.map_err(|error| Failure::io(first.image.display(), &error))?);
+    // Whoever asks may want to know what the mount and the check do.
+    let recovery = std::env::var_os(RECOVERY).map(PathBuf::from);
+    let tape = Arc::new(Tape::default());
+    let device: Arc<dyn BlockDevice> = match recovery {
+        Some(_) => Arc::new(OnTape::new(disk.clone(), tape.clone())),
+        None => disk.clone(),
+    };
     let context = Context {
         name: "state",
         image: "",
         tls: None,
     };
     let target = Target::parse(&uml::target(folder))?;
-    let service = transport::start(&target, None, disk.clone(), context)?;
+    let service = transport::start(&target, None, device, context)?;
     let mut asked = Some(first);
     let answer = move |verdict: Vec<u8>| {
         // The first question of the machine has no verdict.
         let state = asked.take().or_else(|| {
+            // Before the verdict, behind which the file is read.
+            let saved = recovery.as_ref().filter(|_| verdict == b"ok");
+            let saved = saved.map(|path| (path, tape.save(path, disk.size())));
+            if let Some((path, Err(error))) = saved {
+                eprintln!("{}: {error}", path.display());
+                return None;
+            }
             let mut out = io::stdout().lock();
             let _ = out.write_all(&[&verdict[..], b"\n"].concat());
             let _ = out.flush();
@@ -143,6 +159,9 @@ fn start(
         if let Err(error) = disk.replace(&state.image) {
             eprintln!("{}: {error}", state.image.display());
             return Vec::new();
+        }
+        if recovery.is_some() {
+            tape.start();
         }
         format!("\t{}\t{}", state.case, state.mark).into_bytes()
     };

@@ -78,13 +78,12 @@ static FILE_SYSTEMS: [FileSystem; 4] = [
 
 /// Returns the names on the command line.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    FILE_SYSTEMS.iter().map(|fs| fs.name).chain([NONE])
+    on_devices().chain([NONE])
 }
 
-/// Returns the names of those whose states are mounted for a check.
-pub(super) fn mounted() -> impl Iterator<Item = &'static str> {
-    let mounted = FILE_SYSTEMS.iter().filter(|fs| !fs.is_readable);
-    mounted.map(|fs| fs.name)
+/// Returns the names of all file systems.
+pub(super) fn on_devices() -> impl Iterator<Item = &'static str> {
+    FILE_SYSTEMS.iter().map(|fs| fs.name)
 }
 
 /// Returns the file system of this name; `None` without one.

@@ -16,7 +16,7 @@ use crate::control::{self, Request};
 use ftld_device::instance::{Dirs, Instance};
 use ftld_kit::descendants;
 use ftld_kit::failure::{Failure, panic_text};
-use ftld_lab::crashes::Resident;
+use ftld_lab::crashes::{RECOVERY, Resident};
 use nix::errno::Errno;
 use nix::libc;
 use nix::mount::{MsFlags, mount, umount};
@@ -122,7 +122,9 @@ impl Spec {
     ) -> Result<Spec, Failure> {
         let words = ["/bin/sh", "-c", check].map(OsString::from);
         let job = Job::with(&words, |environment| {
-            environment.remove(OsStr::new("FTLD_URI"));
+            for name in ["FTLD_URI", RECOVERY] {
+                environment.remove(OsStr::new(name));
+            }
             let places = [
                 ("FTLD_FILES", STATE),
                 ("FTLD_IMAGE", DISK),

@@ -148,13 +148,19 @@ impl Machine {
             uml::check_visible(&place, uml::OTHER_FOLDER)?;
             Uml::find(how.memory, &place).map(Machine::Uml)
         };
+        let is_mounted = crashes.nested.is_some() && fs != file_system::NONE;
         match how.machine {
+            Some(Where::Host) if is_mounted => Err(Failure::usage(
+                "--nested: a mount on this kernel does not tell in which order it repairs; use `--machine uml`",
+            )),
             Some(Where::Nbd) if fs == file_system::NONE => Ok(Machine::Nbd),
             Some(Where::Nbd) => Err(Failure::usage(
                 "--machine nbd: nothing mounts the device; with --fs none COMMAND gets its NBD URI",
             )),
             Some(Where::Host) => Way::find().map(Machine::Host),
             Some(Where::Uml) => uml(),
+            // A kernel's loop device keeps no order.
+            None if is_mounted => uml(),
             None if geteuid().is_root() => Way::find().map(Machine::Host).or_else(|_| uml()),
             None => uml(),
         }

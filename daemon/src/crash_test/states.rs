@@ -21,7 +21,7 @@ pub(crate) struct RecordedArgs {
     crashes: CrashesArgs,
     /// File system of the recorded device: the check finds each state mounted in FTLD_FILES, as
     /// with `ftld crash-test`
-    #[arg(long, value_parser = PossibleValuesParser::new(file_system::mounted()), conflicts_with = "files")]
+    #[arg(long, value_parser = PossibleValuesParser::new(file_system::on_devices()), conflicts_with = "files")]
     fs: Option<String>,
     /// With --fs: where states are mounted [default: host as root, else uml]
     #[arg(long, value_enum, requires = "fs")]
@@ -79,7 +79,10 @@ pub(super) fn shown(
             Some(_) => Err(Failure::usage("--files: there are none with --fs none")),
         };
     };
-    if fs.is_readable {
+    // A second cut is during a mount or behind it.
+    let is_nested =
+        args.nested.is_some() || args.case.as_ref().is_some_and(|case| case.contains('+'));
+    if fs.is_readable && !is_nested {
         args.files.get_or_insert_with(|| "/".into());
         return Ok(args);
     }

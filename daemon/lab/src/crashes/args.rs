@@ -95,6 +95,12 @@ pub struct CrashesArgs {
     /// the folder), a tab and the last mark, and answers with a line, `ok` or what is wrong
     #[arg(long)]
     pub server: bool,
+    /// Power fails again while the check repairs a state that it finds good: up to K states of each
+    /// such recovery are checked, too. It has to be the work of a mount in User-Mode Linux
+    /// (`ftld crash-test`), or go through FTLD_URI
+    #[arg(long, value_name = "K", num_args = 0..=1, default_missing_value = "8", require_equals = true,
+        conflicts_with = "files", value_parser = clap::value_parser!(u32).range(1..))]
+    pub nested: Option<u32>,
     /// Do not count a failed state whose output contains this text: a known fault
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub ignore: Vec<String>,

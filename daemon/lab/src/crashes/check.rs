@@ -21,6 +21,10 @@ const LOOK_EVERY: Timespec = Timespec {
     tv_nsec: 20_000_000,
 };
 
+/// Variable with the file of [`Tape::save`](super::tape::Tape::save) for a check that serves its
+/// state itself.
+pub const RECOVERY: &str = "FTLD_RECOVERY";
+
 /// The command and its limits.
 #[derive(Clone)]
 pub(super) struct Check {
@@ -124,11 +128,17 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts a supervisor. `folder` is that of its job.
+    /// Starts a supervisor. `folder` is that of its job. `recovery` is where a check that serves
+    /// its state itself keeps what was done on it.
     ///
     /// # Errors
     /// The host refuses a process.
-    pub(super) fn start(folder: &Path, image: &Path, uri: &str) -> io::Result<Supervisor> {
+    pub(super) fn start(
+        folder: &Path,
+        image: &Path,
+        uri: &str,
+        recovery: Option<&Path>,
+    ) -> io::Result<Supervisor> {
         let (socket, its) = UnixStream::pair()?;
         let environment: [(&str, &OsStr); 3] = [
             ("FTLD_IMAGE", image.as_os_str()),
@@ -137,6 +147,7 @@ impl Supervisor {
         ];
         let process = program()?
             .envs(environment)
+            .envs(recovery.map(|path| (RECOVERY, path)))
             .stdin(OwnedFd::from(its))
             .stdout(Stdio::null())
             // Ctrl-C is for the explorer, which ends its supervisors.

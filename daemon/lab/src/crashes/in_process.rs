@@ -78,6 +78,7 @@ impl Plan {
             timeout: Duration::MAX,
             files: None,
             server: false,
+            nested: None,
             ignore: Vec::new(),
             time: None,
             failures: self.failures,
@@ -225,6 +226,9 @@ impl Recorded {
             Case::Prefix { .. } => None,
             Case::Cache { units, .. } => Some(units),
             Case::Flash { .. } => return Err(Failure::usage("a run in this process has no flash")),
+            Case::Nested { .. } => {
+                return Err(Failure::usage("a run in this process has no recoveries"));
+            }
         };
         let (point, choice) = explore::find(&self.timeline, case.entry(), units)?;
         let state = State::of(&point, &choice, &self.timeline.contents);
@@ -237,6 +241,7 @@ impl Recorded {
             mark: mark.unwrap_or_default().to_owned(),
             said: checked.verdict.text(),
             output: checked.output,
+            explained: Vec::new(),
         };
         let places = Places::default();
         let about = self.about(&places);
@@ -278,7 +283,7 @@ impl Recorded {
 fn failing(failed: &FailedCase, about: &About<'_>) -> Failing {
     Failing {
         case: failed.case.to_string(),
-        explanation: about.explain(&failed.case),
+        explanation: about.lines(failed),
         mark: Some(failed.mark.clone()).filter(|mark| !mark.is_empty()),
         ended: failed.said.clone(),
         reason: failed.output.clone(),

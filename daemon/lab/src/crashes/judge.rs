@@ -6,6 +6,8 @@ use super::case::Case;
 use super::check::{Check, Checked, Supervisor, Verdict};
 use super::image::{ImageDevice, RawImage};
 use super::models::State;
+use super::recovery;
+use super::tape::{OnTape, Recovery, Tape};
 use super::timeline::Timeline;
 use ftld_device::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
 use ftld_kit::failure::Failure;
@@ -27,6 +29,14 @@ pub(super) trait Judge {
         case: &Case,
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Option<Checked>, Failure>;
+
+    /// Returns what the check did on the last state through a device, if that is kept.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn recovery(&mut self) -> Result<Recovery, Failure> {
+        Ok(Recovery::default())
+    }
 }
 
 /// The user's command: an image, its NBD server, and a supervisor of the checks.
@@ -36,6 +46,10 @@ pub(super) struct Command {
     folder: PathBuf,
     image: RawImage,
     uri: String,
+    /// What checks do through the NBD server.
+    tape: Arc<Tape>,
+    /// Where checks that serve their state themselves keep it; `None` if nobody wants it.
+    recovery: Option<PathBuf>,
     /// `None` before the first check, and after one that was ended.
     supervisor: Option<Supervisor>,
     /// Ends the NBD server when it is dropped.
@@ -61,13 +75,17 @@ impl Command {
         let image = RawImage::create(path.clone(), size, unit, timeline.written.clone());
         let image = image.map_err(failed)?;
         let device = ImageDevice { path, size, unit };
+        let tape = Arc::new(Tape::default());
+        let device = OnTape::new(Arc::new(device), tape.clone());
         let (uri, server) = serve(device, folder.join("nbd"))?;
         Ok(Command {
             timeline: timeline.clone(),
             check: Check::of(args),
+            recovery: recovery::is_kept(args).then(|| folder.join("recovery")),
             folder,
             image,
             uri,
+            tape,
             supervisor: None,
             _server: server,
         })
@@ -97,9 +115,14 @@ impl Judge for Command {
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Option<Checked>, Failure> {
         self.put(state)?;
+        if let Some(path) = self.recovery.as_ref().filter(|_| !case.is_nested()) {
+            remove(path)?;
+            self.tape.start();
+        }
+        let recovery = self.recovery.as_deref();
         let mut supervisor = match self.supervisor.take() {
             Some(supervisor) => supervisor,
-            None => Supervisor::start(&self.folder, self.image.path(), &self.uri)
+            None => Supervisor::start(&self.folder, self.image.path(), &self.uri, recovery)
                 .map_err(|error| Failure::io("the supervisor of a check", &error))?,
         };
         let mark = mark.unwrap_or_default();
@@ -113,10 +136,30 @@ impl Judge for Command {
         }
         Ok(Some(checked))
     }
+
+    fn recovery(&mut self) -> Result<Recovery, Failure> {
+        let taped = self.tape.take();
+        let size = self.timeline.head.size;
+        let read = self.recovery.as_ref().map(|path| {
+            let read = Recovery::read(path, size)?;
+            remove(path).map(|()| read)
+        });
+        Ok(read.transpose()?.flatten().unwrap_or(taped))
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::io(path.display(), &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Serves the image on a unix socket until the sender is dropped.
-fn serve(device: ImageDevice, socket: PathBuf) -> Result<(String, oneshot::Sender<()>), Failure> {
+fn serve(device: OnTape, socket: PathBuf) -> Result<(String, oneshot::Sender<()>), Failure> {
     let name = socket.display().to_string();
     let failed = |error: std::io::Error| Failure::io(format!("NBD socket {name}"), &error);
     let (stop, stopped) = oneshot::channel::<()>();

@@ -5,6 +5,9 @@
 //! [`models`] or [`flash`] (states) -> [`worker`] (equal states once) -> [`judge`] (image, check)
 //! -> [`report`]. A state is a content number per unit.
 //!
+//! With `--nested`, what the check did on a good state is on a [`tape`], and is cut again:
+//! [`recovery`].
+//!
 //! A [`supervisor`] process per job runs the checks and removes what they leave. For the crate
 //! `ftld-crash`, recording and check are in this process ([`in_process`]).
 //!
@@ -28,12 +31,14 @@ mod ledger;
 mod losses;
 mod models;
 mod places;
+mod recovery;
 mod report;
 mod resident;
 mod scratch;
 mod server;
 mod shrink;
 mod supervisor;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -41,10 +46,12 @@ mod visit;
 mod worker;
 
 pub use args::{At, CrashesArgs, Loss, Model, Mounts};
+pub use check::RECOVERY;
 pub use in_process::{Explored, Failing, Plan, Recorded, Snapshot};
 pub use resident::{Heard, Resident};
 pub use scratch::{Scratch, remove_orphans};
 pub use supervisor::{End, Tail, supervise};
+pub use tape::{OnTape, Tape};
 pub use visit::visit;
 
 use case::Case;
@@ -76,6 +83,7 @@ fn keep_image(image: &Path, keep: &Path) -> Result<(), Failure> {
 /// # Errors
 /// There is no check, or a result cannot be written.
 pub fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
+    recovery::check_arguments(args)?;
     // An empty command succeeds, and would find every state good.
     if args.check.trim().is_empty() {
         return Err(Failure::usage(
@@ -227,26 +235,25 @@ fn show(
     let timeline = &shared.timeline;
     let command = Command::start(args, timeline, scratch, 0)?;
     let mut worker = Worker::new(shared, command);
-    let work = match case {
+    let (work, explained) = match case {
         Case::Flash { entry, op, outcome } => {
             let (mark, dead) = cut_flash(args, timeline, *entry, *op, *outcome)?;
-            Work {
+            let work = Work {
                 case: case.clone(),
                 mark,
                 state: Source::Flash(Box::new(dead)),
-            }
-        }
-        Case::Prefix { entry } | Case::Cache { entry, .. } => {
-            let units = match case {
-                Case::Cache { units, .. } => Some(units),
-                _ => None,
             };
-            let (point, choice) = explore::find(timeline, *entry, units)?;
-            Work {
+            (work, Vec::new())
+        }
+        Case::Nested { outer, inner } => recovery::again(shared, &mut worker, outer, inner)?,
+        Case::Prefix { entry } | Case::Cache { entry, .. } => {
+            let (point, choice) = explore::find(timeline, *entry, case.units())?;
+            let work = Work {
                 case: case.clone(),
                 mark: point.mark,
                 state: Source::State(models::State::of(&point, &choice, &timeline.contents)),
-            }
+            };
+            (work, Vec::new())
         }
     };
     let done = worker.run(work)?;
@@ -268,6 +275,7 @@ fn show(
         mark: done.mark.map_or("", |mark| shared.mark(mark)).to_owned(),
         said: checked.verdict.text(),
         output: checked.output,
+        explained,
     };
     if json {
         let value = serde_json::json!({
@@ -276,7 +284,7 @@ fn show(
             "verdict": failed.said,
             "mark": failed.mark,
             "output": failed.output,
-            "explanation": about.explain(case),
+            "explanation": about.lines(&failed),
         });
         output::print_json("crash", value)?;
     } else {

@@ -69,7 +69,9 @@ pub(super) struct Timeline {
     pub(super) marks: Vec<String>,
     /// For each event the smallest begin of it and all later ones.
     pub(super) earliest: Vec<u64>,
-    pub(super) contents: Contents,
+    pub(super) contents: Arc<Contents>,
+    /// It is what a check did on a state, not a recording.
+    pub(super) is_recovery: bool,
     pub(super) was_cut_off: bool,
     /// What a cut leaves beyond whole contents.
     pub(super) losses: Losses,
@@ -142,25 +144,47 @@ impl Timeline {
         scratch: &Path,
     ) -> Result<Timeline, Failure> {
         let unit = head.physical_block;
-        let is_unit = UNIT_BYTES.contains(&unit) && unit.is_power_of_two();
-        if !is_unit || !head.size.is_multiple_of(u64::from(unit)) {
-            return Err(Failure::failed(format!(
-                "{name}: a device of {} bytes with units of {unit}; the recording is damaged",
-                head.size
-            )));
-        }
-        if u32::try_from(head.size / u64::from(unit)).is_err() {
-            return Err(Failure::failed(format!(
-                "{name}: the device is too large: {} bytes",
-                head.size
-            )));
-        }
+        is_possible(name, &head)?;
         let contents =
             Contents::new(scratch, unit).map_err(|error| Failure::io(scratch.display(), &error))?;
+        Timeline::build(name, head, entries, Arc::new(contents), BTreeMap::new())
+    }
+
+    /// Takes the requests of a check on a state: `base` has the contents of the units that they
+    /// touch.
+    ///
+    /// # Errors
+    /// There is none, or the scratch folder is full.
+    pub(super) fn of_recovery(
+        of: &Timeline,
+        base: BTreeMap<u32, Content>,
+        entries: Vec<Entry>,
+    ) -> Result<Timeline, Failure> {
+        let contents = Contents::of_recovery(&of.contents)
+            .map_err(|error| Failure::io("contents in the scratch folder", &error))?;
+        let (head, contents) = (of.head.clone(), Arc::new(contents));
+        let entries = entries.into_iter().map(Ok);
+        let timeline = Timeline::build("the recovery", head, entries, contents, base)?;
+        Ok(Timeline {
+            is_recovery: true,
+            losses: of.losses.clone(),
+            ..timeline
+        })
+    }
+
+    /// Takes entries. `now` are contents before the first one.
+    fn build(
+        name: &str,
+        head: Head,
+        entries: impl Iterator<Item = Result<Entry, Failure>>,
+        contents: Arc<Contents>,
+        now: BTreeMap<u32, Content>,
+    ) -> Result<Timeline, Failure> {
+        let unit = head.physical_block;
         let mut builder = Builder {
             unit: u64::from(unit),
             size: head.size,
-            now: BTreeMap::new(),
+            now,
             base: None,
             unreadable: Vec::new(),
             events: Vec::new(),
@@ -170,7 +194,7 @@ impl Timeline {
             buffer: vec![0; index(unit)],
         };
         for (number, entry) in (1..).zip(entries) {
-            let full = |error| Failure::io(format!("{}: contents", scratch.display()), &error);
+            let full = |error| Failure::io("contents in the scratch folder", &error);
             builder.add(number, &entry?).map_err(full)?;
         }
         let Builder {
@@ -223,6 +247,7 @@ impl Timeline {
             marks,
             earliest,
             contents,
+            is_recovery: false,
             was_cut_off: false,
             losses: Losses::default(),
         })
@@ -250,6 +275,25 @@ impl Timeline {
         }
         counts
     }
+}
+
+/// Refuses a head that no device has.
+fn is_possible(name: &str, head: &Head) -> Result<(), Failure> {
+    let unit = head.physical_block;
+    let is_unit = UNIT_BYTES.contains(&unit) && unit.is_power_of_two();
+    if !is_unit || !head.size.is_multiple_of(u64::from(unit)) {
+        return Err(Failure::failed(format!(
+            "{name}: a device of {} bytes with units of {unit}; the recording is damaged",
+            head.size
+        )));
+    }
+    if u32::try_from(head.size / u64::from(unit)).is_err() {
+        return Err(Failure::failed(format!(
+            "{name}: the device is too large: {} bytes",
+            head.size
+        )));
+    }
+    Ok(())
 }
 
 struct Builder<'a> {

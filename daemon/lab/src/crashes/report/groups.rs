@@ -117,6 +117,7 @@ mod tests {
             mark: String::new(),
             said: "exit code 1".into(),
             output: output.into(),
+            explained: Vec::new(),
         }
     }
 

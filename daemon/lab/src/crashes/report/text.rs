@@ -58,6 +58,9 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
             ignored => format!(", {ignored} ignored"),
         }
     );
+    if let Some(nested) = report.in_recoveries() {
+        let _ = writeln!(out, "{nested}");
+    }
     if let Some(coverage) = report.coverage.text(report.states_per_point) {
         let _ = writeln!(out, "{coverage}");
     }
@@ -123,7 +126,7 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
 /// Returns what one case is, and what the check said of it.
 pub(in crate::crashes) fn one(case: &FailedCase, about: &About<'_>) -> String {
     let mut text: String = about
-        .explain(&case.case)
+        .lines(case)
         .iter()
         .map(|line| format!("{line}\n"))
         .collect();
@@ -149,7 +152,7 @@ pub(super) fn short(case: &Case) -> String {
 
 fn case(report: &Report, about: &About<'_>, failed: &FailedCase) -> String {
     let mut out = String::from("\nshortest failing case:\n");
-    for line in about.explain(&failed.case) {
+    for line in about.lines(failed) {
         let _ = writeln!(out, "  {line}");
     }
     match failed.mark.is_empty() {

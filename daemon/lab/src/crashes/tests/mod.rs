@@ -4,6 +4,7 @@ mod definition;
 mod functions;
 mod hostile;
 mod leaves;
+mod nested;
 mod points;
 mod stays_up;
 
@@ -151,6 +152,7 @@ impl Saved {
             to: u64::MAX,
             files: None,
             server: false,
+            nested: None,
             ignore: Vec::new(),
             time: None,
             failures: 0,
