@@ -25,7 +25,7 @@ commit=$(rustc -vV | sed -n 's/^commit-hash: //p')
 CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=/ftld$separator--remap-path-prefix=$cargo_home=/cargo"
 CARGO_ENCODED_RUSTFLAGS+="$separator--remap-path-prefix=$rust=/rustc/$commit"
 CFLAGS="${CFLAGS:-} -ffile-prefix-map=$PWD=/ftld -ffile-prefix-map=$cargo_home=/cargo"
-# Without the strategies of zstd that no level of ours takes (ZSTD_LEVEL in log.rs, LEVEL in recording/write.rs): 330 KB.
+# Without the strategies of zstd that our levels do not use (ZSTD_LEVEL in log.rs, LEVEL in recording/write.rs): 330 KB.
 for strategy in DFAST GREEDY LAZY LAZY2 BTLAZY2 BTOPT BTULTRA; do CFLAGS+=" -DZSTD_EXCLUDE_${strategy}_BLOCK_COMPRESSOR"; done
 # The packages hold the stripped program; one code generation unit, over all crates, makes it smaller.
 CARGO_PROFILE_RELEASE_LTO=true CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_INCREMENTAL=0

@@ -185,7 +185,7 @@ room_below() {
   number "$room" && [ "$room" -le "$1" ]
 }
 
-# trims NAME MOUNTPOINT BYTES FILE...: removes the files; fstrim gives back at least so many bytes.
+# trims NAME MOUNTPOINT BYTES FILE...: removes the files; fstrim gives back at least BYTES bytes.
 trims() {
   local name=$1 at=$2 bytes=$3 before
   shift 3
@@ -251,8 +251,8 @@ writing() {
   [ "$(writes_done "$1")" != "$before" ]
 }
 
-# kill_9 PID DEV: kills a server that is being written to, and prints what was under way; fails unless that was a request, and a
-# write acknowledged after the last FLUSH. The server is stopped first, so that the counts are those of its death.
+# kill_9 PID DEV: kills a server that is being written to, and prints the requests in flight; fails unless a request was in flight
+# and a write was acknowledged after the last FLUSH. The server is stopped first, so that the counts are those of its death.
 kill_9() {
   local flushes before unflushed=0 flying after
   flushes=$(flushes_done "$2") before=$(writes_done "$2")

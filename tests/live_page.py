@@ -149,7 +149,7 @@ def check_idle(browser, text):
 
 
 def check_way(browser, command):
-    """The page tells the stages of a write one after the other."""
+    """The page shows the stages of a write one after the other."""
     browser.until("before !== null", "the page does not see the pause")
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     stages = "document.querySelectorAll('#way li').length"
@@ -196,7 +196,7 @@ def check(browser, url, folder):
     if "lazy" not in text("scheme-name").lower():
         fail(f"the scheme is told as {text('scheme-name')!r}")
 
-    # The view stands still while the device and the page's own ticks go on; events are stepped through one by one.
+    # The view is frozen while the device and the page's own ticks continue; events are stepped through one by one.
     number = lambda: int(text("event-facts").split()[1].rstrip(":"))
     state = browser.eval("document.getElementById('state').textContent")
     if state != "serving":

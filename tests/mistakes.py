@@ -110,7 +110,7 @@ def hunters_of(diff, first=None):
 
 
 def tracked():
-    """Names of the tracked files; outside a repository of ours, of all but what builds leave behind."""
+    """Names of the tracked files; outside a git repository, of all files except those that builds make."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
     if listed.returncode == 0:
         return listed.stdout.decode().split("\0")
@@ -142,7 +142,7 @@ class Bench:
             self.restore(name)
 
     def contents(self):
-        """What the copy holds by name: bytes and mode."""
+        """Files of the copy by name: bytes and mode."""
         paths = [(name, ROOT / name) for name in tracked()]
         return {name: (path.read_bytes(), path.stat().st_mode) for name, path in paths if path.is_file()}
 
@@ -216,7 +216,7 @@ class Bench:
         return seconds
 
     def judge_named(self, diff, one):
-        """The same as `judge` by one test, whose pass `require_one_pass` has seen."""
+        """Like `judge`, by one test that `require_one_pass` has seen pass."""
         try:
             self.apply(diff)
             programs, built = self.build(one)

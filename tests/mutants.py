@@ -55,7 +55,7 @@ def mutants():
     """All mutants by name. A name has no line numbers, so it survives changes elsewhere; equal ones are numbered."""
     # The guest judges ublk; no suite here builds it.
     command = [TOOL, "mutants", "--list", "--json", "--exclude", "daemon/device/src/transport/ublk/**"]
-    command += "-p nand-model -p ftld-core -p ftld-kit -p ftld-device -p ftld-lab -p ftld".split()
+    command += "-p nand-model -p ftld-core -p ftld-kit -p ftld-device -p ftld-lab -p ftld-crash -p ftld".split()
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     named, seen = {}, Counter()
     for mutant in json.loads(listed):

@@ -29,7 +29,7 @@ from results import state
 # One line per section; the last one has no claims of its own.
 SECTIONS = [mnftl, lazyftl, rose, mlam, dopftl, demand, traces]
 NAMES = {section.__name__.split(".")[-1]: section for section in SECTIONS}
-# Of a section that --only kept and that has no verdicts of this page.
+# Remark on a section that --only kept and that has no verdicts of this page.
 EARLIER = "*This section is of an earlier run: its claims are judged by direction alone, on stand-ins, and are not in the count above.*"
 RECORD = ROOT / "tests" / "results" / "reproduction.md"
 PAGE = ROOT / "docs" / "REPRODUCTION.md"
@@ -104,13 +104,13 @@ def earlier(states):
 
 
 def told(states):
-    """The same as text, in the order of the sections."""
+    """Such states as text, in the order of the sections."""
     titles = {measured: ", ".join(title for title, other in states.items() if other == measured) for measured in states.values()}
     return "; ".join(f"{titles[measured]}: {measured}" for measured in titles)
 
 
 def noted(section, body):
-    """An older section says of itself that it has other verdicts."""
+    """The section, with a remark if its verdicts are of an earlier run."""
     old = section is not traces and not counts(body) and EARLIER not in body
     return f"{EARLIER}\n\n{body}" if old else body
 

@@ -24,7 +24,7 @@ for tool in "$@"; do
   case $tool in
     asan)
       # Leaks are what a test leaves behind on purpose: threads that hang in a device.
-      RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 ran cargo +nightly test -q -p ftld -p ftld-lab -p ftld-device -p ftld-kit --target "$triple" --target-dir target/asan ||
+      RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 ran cargo +nightly test -q -p ftld -p ftld-crash -p ftld-lab -p ftld-device -p ftld-kit --target "$triple" --target-dir target/asan ||
         fail "asan"
       ;;
     miri)

@@ -299,7 +299,7 @@ def test_a_table_that_cannot_be_made(tmp_path, capsys):
 
 
 def test_every_script_is_in_the_command(tmp_path):
-    """`make bench` runs all that measure beside a peer, and keeps their results in one file."""
+    """`make bench` runs all scripts with peers, and keeps their results in one file."""
     make = Path(__file__).resolve().parents[1] / "Makefile"
     recipe = make.read_text().split("\nbench:")[1].split("\n\n")[0]
     for name in ("sim", "volume", "nbd", "mount", "model", "ublk"):

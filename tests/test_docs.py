@@ -1,4 +1,4 @@
-"""Documents and manual pages name what there is (tests/documents), and a stale one is found out."""
+"""Documents and manual pages name existing things (tests/documents); stale names are found."""
 
 import os
 import re
@@ -90,7 +90,7 @@ def test_there_is_something_to_compare_with():
 
 
 def test_the_schemes_on_mlc():
-    """The column of docs/SCHEMES.md says what the program says."""
+    """The column of docs/SCHEMES.md agrees with the program."""
     rows = dict(re.findall(r"^\| `(\w+)`.* \| (yes|adapted)[^|]* \|$", (ROOT / "docs/SCHEMES.md").read_text(), re.M))
     told = {row["name"]: "yes" if row["mlc"] == "as published" else "adapted" for row in FACTS.listed("schemes")}
     assert rows == told
@@ -106,7 +106,7 @@ def lines(name):
     return [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
 
 
-# Where a document counts something, and how many there are.
+# Document, pattern of a sentence with a count, and the true count.
 COUNTED = [
     ("README.md", r"how (\d+) published flash translation", lambda: len(FACTS.listed("schemes"))),
     ("ftl-core/README.md", r"(\d+) published schemes", lambda: len(FACTS.listed("schemes"))),

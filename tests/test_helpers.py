@@ -220,7 +220,7 @@ def closed_port():
 
 @pytest.fixture
 def server():
-    """Answers every request with what it is told; returns the function that tells it, with the URL."""
+    """Returns a function that starts a server with a fixed answer to every request, and returns its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def answer(text):
@@ -358,7 +358,7 @@ NAMED = {path.stem: head["test"] for path in CANARIES for head in [canaries.read
 
 
 def test_there_are_named_tests():
-    """What `make test` draws from."""
+    """The canaries from which `make test` draws."""
     assert len(NAMED) >= 10
 
 

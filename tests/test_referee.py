@@ -1,4 +1,4 @@
-"""Counts of ftld beside those of tests/referee/referee.c, a simulator that was written from the papers and shares no code with it.
+"""Compares ftld's counts with those of tests/referee/referee.c, a simulator written from the papers that shares no code with it.
 
 The loads are made here. With TRACES=DIR, the real traces of that folder are compared, too. BUILT names the folder with ftld.
 """

@@ -64,7 +64,7 @@ def test_a_ready_tree_is_built(ready):
 
 
 def test_this_tree_has_one_version():
-    """What release.sh refuses, before a release is made."""
+    """Finds two versions before release.sh refuses them."""
     version = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
     for file, pattern in [("CITATION.cff", r"^version: (.*)"), ("deploy/python/pyproject.toml", r'^version = "(.*)"')]:
         assert re.findall(pattern, (ROOT / file).read_text(), re.M) == [version], file

@@ -70,7 +70,7 @@ def cases(*ours, theirs=None, **fields):
         (falls("falls", 2), [[3, 2, 2.01]], None, REPRODUCED),
         (falls("falls", 2), [[3, 2, 2.5]], None, DIRECTION),
         (falls("falls", 2), [[2, 3]], None, CONTRADICTED),
-        # What stays does not fall.
+        # Equal values do not fall.
         (falls("falls", 2), [[2, 2]], None, CONTRADICTED),
         (rises("rises", 2), [[2, 1.99, 3]], None, REPRODUCED),
         (rises("rises", 2), [[2, 1, 3]], None, DIRECTION),

@@ -1,7 +1,8 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::commands::start_line;
-use crate::crash_test::{CheckStatesArgs, CrashTestArgs};
+use crate::crash_test::{CheckStatesArgs, CrashTestArgs, RecordedArgs};
+use crate::demo::DemoArgs;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ftl_core::near_miss;
@@ -12,9 +13,8 @@ use ftld_device::instance::{Dirs, check_name};
 use ftld_device::options::DeviceArgs;
 use ftld_kit::duration::parse_seconds;
 use ftld_kit::failure::{Exit, Failure};
-use ftld_kit::output::{STYLES, width};
+use ftld_kit::output::{STYLES, width, wrapped_to};
 use ftld_lab::compare::CompareArgs;
-use ftld_lab::crashes::CrashesCommand;
 use ftld_lab::replay::{Provenance, ReplayArgs};
 use nand_model::FORMAT_VERSION;
 use std::ffi::OsString;
@@ -74,6 +74,8 @@ pub(crate) struct CreateArgs {
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Serve a small device with a load of its own and open its page; nothing stays
+    Demo(DemoArgs),
     /// Create an image
     Create(Box<CreateArgs>),
     /// Show the content of an image or of a recording; never changes it
@@ -92,8 +94,8 @@ pub(crate) enum Command {
         /// Print its flash device as a TOML file for --profile
         #[arg(long, conflicts_with_all = ["blocks", "page", "lpn", "json"])]
         toml: bool,
-        /// List the entries of a recording in the order of their acknowledgement; an object per line
-        /// with --json
+        /// List the entries of a recording in the order of their acknowledgement; an object per
+        /// line with --json
         #[arg(long, conflicts_with_all = ["blocks", "page", "lpn", "toml"])]
         entries: bool,
     },
@@ -124,7 +126,7 @@ pub(crate) enum Command {
                             ftld crashes run.rec --check ./check.sh --model flash --at flush --junit report.xml\n\n\
                             docs/CRASH_TESTING.md is a lesson."
     )]
-    Crashes(Box<CrashesCommand>),
+    Crashes(Box<RecordedArgs>),
     /// Run a program on a new file system, and check the states that a power cut can leave; without
     /// root in User-Mode Linux
     #[command(
@@ -388,22 +390,81 @@ const UNCHECKED: &[&str] = &[
     "atomic_unit",
 ];
 
+/// Commands by purpose, for the help.
+const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "Serve",
+        &["demo", "create", "recover", "list", "clone", "rm"],
+    ),
+    (
+        "Simulate",
+        &[
+            "replay",
+            "compare",
+            "workloads",
+            "schemes",
+            "profiles",
+            "presets",
+            "new-scheme",
+        ],
+    ),
+    ("Look", &["status", "top", "inspect", "check"]),
+    ("Control", &["pause", "step", "resume", "mark", "stop"]),
+    ("Faults", &["inject", "crash-test", "crashes"]),
+    ("Set up", &["doctor", "completions", "man", "help"]),
+];
+
+/// Returns the help of the whole program, with its commands by purpose.
+fn help_template(command: &clap::Command, columns: usize) -> String {
+    let about = |name: &str| {
+        let command = command.find_subcommand(name)?;
+        Some(command.get_about()?.to_string())
+    };
+    let heading = |name: &str| {
+        let style = STYLES.get_header();
+        format!("{style}{name}:{style:#}\n")
+    };
+    let literal = STYLES.get_literal();
+    let groups = GROUPS.map(|(group, names)| {
+        let lines = names.iter().map(|name| {
+            let about = about(name).unwrap_or_else(|| "Print the help of a command".into());
+            let line = wrapped_to(&format!("  {name:<11}  {about}"), columns);
+            // Colours come last: a line is broken by the columns that it shows.
+            line.replacen(name, &format!("{literal}{name}{literal:#}"), 1)
+        });
+        heading(group) + &lines.collect::<String>()
+    });
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n{}{{positionals}}\n\n{}{{options}}{{after-help}}",
+        groups.join("\n"),
+        heading("Arguments"),
+        heading("Options"),
+    )
+}
+
 /// Returns the command line. Commands accept all options of a device, as a configuration file has
 /// them, and show those that matter to them.
 pub(crate) fn command() -> clap::Command {
+    command_of(width())
+}
+
+/// As [`command`], with help of this width.
+fn command_of(columns: usize) -> clap::Command {
     let shown = [
         ("create", SERVING),
         ("recover", MAKING),
         ("doctor", UNCHECKED),
     ];
-    shown.iter().fold(Cli::command(), |all, (name, hidden)| {
+    let all = shown.iter().fold(Cli::command(), |all, (name, hidden)| {
         all.mut_subcommand(name, |command| {
             let command = command.after_help("The other options of `ftld` are accepted, too.");
             let hide =
                 |command: clap::Command, id: &&str| command.mut_arg(id, |arg| arg.hide(true));
             hidden.iter().fold(command, hide)
         })
-    })
+    });
+    let template = help_template(&all, columns);
+    all.help_template(template).term_width(columns)
 }
 
 impl Cli {
@@ -416,7 +477,7 @@ impl Cli {
     }
 
     fn parse_args(args: Vec<OsString>) -> Result<Cli, Failure> {
-        let command = command().term_width(width());
+        let command = command();
         let first = args.iter().skip(1).find(|word| *word != "--json");
         if let Some(word) = first.and_then(|word| word.to_str()) {
             known_command(&command, word, &args)?;
@@ -462,7 +523,8 @@ fn options(args: &[OsString]) -> impl Iterator<Item = &OsString> {
     args.iter().take_while(|word| *word != "--")
 }
 
-/// Moves `--json` behind the words before `--`: it may stand before a subcommand, too.
+/// Moves `--json` to the end of the options, as users may put it before a subcommand, too. Words
+/// after `--` stay.
 fn json_last(mut args: Vec<OsString>) -> Vec<OsString> {
     let end = options(&args).count();
     let rest = args.split_off(end);

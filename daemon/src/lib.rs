@@ -13,8 +13,10 @@ pub mod cli;
 pub mod commands;
 pub mod control;
 mod crash_test;
+mod demo;
 mod detach;
 pub mod live_page;
+mod load;
 pub mod logging;
 pub mod metrics;
 mod notify;
@@ -103,8 +105,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Replay(args)) if args.repeat.seeds > 1 => compare::repeat(&args, json),
         Some(Command::Replay(args)) => replay::replay(&args, json),
         Some(Command::Compare(args)) => compare::compare(&args, json),
-        Some(Command::Crashes(args)) => crashes::crashes(&args.arguments(), json),
+        Some(Command::Crashes(args)) => crash_test::recorded(&args, json),
         Some(Command::CrashTest(args)) => crash_test::crash_test(&args, json),
+        Some(Command::Demo(args)) => demo::demo(&args, &dirs, json),
         Some(Command::CheckStates(args)) => crash_test::check_states(&args),
         Some(Command::GuestInit { .. }) => crash_test::guest_init(),
         Some(Command::Workloads) => commands::workloads(json),
@@ -194,6 +197,7 @@ fn serve_or_print(args: &ServeArgs, dirs: &Dirs, recover: bool, json: bool) -> R
         recover,
         detached: args.detached,
         json,
+        ..serve::How::default()
     };
     serve::serve(&Config::new(&args.device, dirs)?, dirs, how)
 }

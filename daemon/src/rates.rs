@@ -19,7 +19,7 @@ pub(crate) struct Rates {
     pub(crate) gc_pages: f64,
     /// Flash programs per page written; `None` if nothing was written.
     pub(crate) write_amplification: Option<f64>,
-    /// The same by cause, largest first; causes without programs are left out.
+    /// Write amplification by cause, largest first; causes without programs are left out.
     pub(crate) by_cause: Vec<(&'static str, f64)>,
     /// Share of map lookups that the cache answered; `None` without lookups.
     pub(crate) hit_ratio: Option<f64>,

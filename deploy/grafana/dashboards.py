@@ -83,7 +83,7 @@ def ratio(above, below):
 
 
 def scheme_of(expr):
-    """The same with the name of the device's scheme."""
+    """An expression with the name of the device's scheme as a label."""
     return f"({expr}) * on ({ID}) group_left (scheme) max by ({ID}, scheme) (ftld_device_info{{$}})"
 
 

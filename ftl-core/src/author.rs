@@ -93,23 +93,23 @@ pub use crate::schemes::FlatMap;
 /// What an author's functions must do, in the words of a failure. Debug builds, such as tests,
 /// panic with one of these and the values that break it; release builds correct a policy.
 pub mod contract {
-    /// Of a map.
+    /// Contract of a map.
     pub const GET: &str = "PageMap::get must return what set gave";
-    /// Of a map.
+    /// Contract of a map.
     pub const REPLACE: &str = "PageMap::replace must set the page if it is at `from`, and say so";
-    /// Of a policy.
+    /// Contract of a policy.
     pub const STREAMS: &str =
         "Policy::streams must return 1 to 16 streams of the host and 0 to 16 of copies";
-    /// Of a policy.
+    /// Contract of a policy.
     pub const STREAM_OF_WRITE: &str = "Policy::stream_of_write must return a stream of the host";
-    /// Of a policy.
+    /// Contract of a policy.
     pub const STREAM_OF_COPY: &str = "Policy::stream_of_copy must return a stream of copies";
-    /// Of a policy.
+    /// Contract of a policy.
     pub const CHOOSE_VICTIM: &str = "Policy::choose_victim must return a candidate or none";
 
-    /// Of a cache.
+    /// Contract of a cache.
     pub const CACHE: &str = "MapCache must return the last location that it was given";
-    /// Of a cache.
+    /// Contract of a cache.
     pub const UPDATE: &str = "MapCache::update must say whether the page is cached";
 
     /// All of them.

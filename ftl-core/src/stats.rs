@@ -203,7 +203,7 @@ impl MountReport {
 pub struct Lookups {
     /// All lookups.
     pub total: u64,
-    /// Those that read no flash.
+    /// Lookups that read no flash.
     pub hits: u64,
 }
 
@@ -237,11 +237,11 @@ impl Evictions {
 /// A snapshot of a scheme's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemeStats {
-    /// Pages the host read, wrote and trimmed.
+    /// Pages the host read.
     pub host_pages_read: u64,
-    /// As `host_pages_read`.
+    /// Pages the host wrote.
     pub host_pages_written: u64,
-    /// As `host_pages_read`.
+    /// Pages the host trimmed.
     pub host_pages_trimmed: u64,
     /// GC runs and the valid pages they relocated.
     pub gc_runs: u64,

@@ -15,7 +15,7 @@ pub enum MultiPlane {
     /// Programs and reads of several planes share the array time if their pages have the same
     /// number in their blocks; erases always do.
     SamePage,
-    /// The same with pages of any numbers.
+    /// As [`Self::SamePage`], but the pages may have different numbers.
     AnyPage,
 }
 

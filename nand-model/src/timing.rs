@@ -25,9 +25,9 @@ pub(crate) struct Clocks {
     buses: Vec<Nanos>,
     /// Takes the place of the instants if the device suspends anything.
     schedule: Option<Schedule>,
-    /// Takes their place if the device has multi-plane or cache commands; never beside a schedule.
+    /// Takes their place if the device has multi-plane or cache commands; excludes a schedule.
     planes: Option<Planes>,
-    /// What the dies and buses did, if that is to be explained.
+    /// History of the dies and buses, if the time of requests is to be explained.
     occupancy: Option<Box<Occupancy>>,
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Accuracy of `--latency emulate` over NBD: emulated response times beside those that a client sees,
+"""Accuracy of `--latency emulate` over NBD: emulated response times compared with those that a client sees,
 by fio's nbd engine.
 
     tests/bench/latency.py [--short] [--seconds N] [--ftld PROGRAM] [--folder FOLDER]

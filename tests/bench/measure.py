@@ -248,7 +248,7 @@ class Run:
         print(self.figures[-1].line(), flush=True)
 
     def table(self, name, columns, rows):
-        """What belongs together but is no goal: prints it and keeps it. The first column has names."""
+        """Prints and keeps a table without goals. The first column has names."""
         self.tables.append({"name": name, "columns": columns, "rows": rows})
         texts = [columns, *([text(cell) for cell in row] for row in rows)]
         widths = [max(len(row[column]) for row in texts) for column in range(len(columns))]
@@ -300,7 +300,7 @@ def read(path):
 
 
 def facts():
-    """What ran, and on what."""
+    """Revision, time and machine of the run."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     revision = subprocess.run(git, capture_output=True, text=True).stdout.strip() or "unknown revision"
     model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]

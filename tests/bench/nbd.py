@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""NBD benchmark: ftld beside other NBD servers, over unix sockets, by fio's nbd engine.
+"""NBD benchmark: ftld and other NBD servers, over unix sockets, by fio's nbd engine.
 
     tests/bench/nbd.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--seconds N]
                        [--ftld PROGRAM]... [--folder FOLDER]
@@ -127,7 +127,7 @@ class Bench:
         return result["bw_bytes"] / MIB if options["bs"] == "128k" else result["iops"]
 
     def cpu_of_point(self):
-        """Where the time of a point went, by contender; begins anew."""
+        """CPU time of the last point by contender; resets the sums."""
         columns = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in self.cpu.items()}
         self.cpu = {}
         return {
@@ -171,7 +171,7 @@ class Bench:
                 sys.exit(f"{server.name} did not collect: not in steady state")
 
     def little_spare(self):
-        """The schemes beside each other where GC costs most."""
+        """Compares the schemes where GC costs most."""
         for server in self.ftld("pagemap", 7) + self.ftld("lazyftl", 7):
             self.fill(server)
             self.age(server, 3)

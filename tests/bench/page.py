@@ -38,7 +38,7 @@ def section_of(results, script):
 
 
 def state(results):
-    """What ran, and when, section by section."""
+    """Programs and date of each section."""
     rows = []
     for name, section in results["sections"].items():
         noisy = sum(bool(point["noisy"]) for point in section["points"])
@@ -70,7 +70,7 @@ def verdict(met, noisy):
 
 
 def targets(results):
-    """Every point with a goal beside its first peer, and every figure with one."""
+    """Every point with a goal for the ratio to its first peer, and every figure with one."""
     rows = []
     for name, section in results["sections"].items():
         for point in section["points"]:
@@ -140,7 +140,7 @@ def calls(results):
 
 
 def tables(results, script):
-    """What a script shows as tables."""
+    """Tables of a script."""
     parts = []
     for table in section_of(results, script)["tables"]:
         rows = [[text(cell) for cell in row] for row in table["rows"]]
@@ -165,7 +165,7 @@ TABLES = {
 
 
 def compose(page, results):
-    """The page with its tables written anew."""
+    """The page with new tables."""
 
     def table(found):
         name = found[1]

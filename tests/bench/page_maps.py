@@ -82,7 +82,7 @@ def parameter(row, key):
 
 
 def loads(ftld):
-    """Of each load its label, name, workload, options and bounds of RAM."""
+    """Label, name, workload, options and bounds of RAM of each load."""
     for label, stem, age, ram in TRACES:
         yield label, stem, ftld.trace(stem), ["--address", "compact", "--age", age], ram
     for name in LOADS:

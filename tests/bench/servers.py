@@ -108,7 +108,7 @@ def schemes(program):
 
 
 def peers(folder, size, names=None):
-    """Other NBD servers, a file or memory of `size` bytes behind them; all of them, or those of these names."""
+    """Other NBD servers, over a file or memory of `size` bytes; all servers, or the named ones."""
     shared = folder / "peers.raw"
     with open(shared, "ab") as file:
         file.truncate(size)

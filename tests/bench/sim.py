@@ -6,7 +6,7 @@
 
 `pagemap` runs beside plain C loops, interleaved round by round. With `--ftlsim`, one of them is the
 greedy page map of sssl-ftlsim, a public simulator that is known for its speed: DIR is a clone of
-https://github.com/pjd-nu/sssl-ftlsim, compiled here with `cc -O3` and a driver of ours. The other,
+https://github.com/pjd-nu/sssl-ftlsim, compiled here with `cc -O3` and our driver. The other,
 always there, is greedy.c: as little as a page map can do, four bytes a page. Every scheme then runs
 a 1 GiB device, for its flash operations per CPU-second and its memory. Loads are uniform random
 one-page writes after a sequential fill and three times the device in writes. A round of a scheme

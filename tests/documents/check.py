@@ -102,7 +102,7 @@ class Check:
         return list(dict.fromkeys(self.found))
 
     def anywhere(self):
-        """What is recognised by its look alone, in prose as well."""
+        """Words that are recognised by their form alone, in prose as well."""
         facts = self.facts
         # Rust in a document is compiled by a test.
         text = re.sub(r"^```rust$.*?^```$", lambda block: "\n" * block[0].count("\n"), self.text, flags=re.M | re.S)
@@ -383,7 +383,7 @@ def glossary(facts, document, others):
 
 
 def missing_documents(facts, name, text):
-    """Documents that a file which is none itself names, with their headings."""
+    """Documents that another kind of file names, with their headings."""
     found = []
     for match in re.finditer(r"\bdocs/([A-Z_]+\.md)(?:#([\w-]+))?", text):
         place, document = f"{name}:{text.count(chr(10), 0, match.start()) + 1}", f"docs/{match[1]}"

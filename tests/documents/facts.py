@@ -1,4 +1,4 @@
-"""What there is: the program's commands, options, parameters and manual pages, and the names in the tree."""
+"""The names that exist: the program's commands, options, parameters and manual pages, and the names in the tree."""
 
 import json
 import re
@@ -42,8 +42,10 @@ class Facts:
 
     def _command(self, words):
         text = out(self.program, *words, "--help")
+        # The program has its commands in groups, a command in one table.
         table = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.M)
-        names = re.findall(r"^  (\S+) ", table[1], re.M) if table else []
+        groups = "" if words else text.split("\nArguments:\n")[0]
+        names = re.findall(r"^  (\S+) ", table[1] if table else groups, re.M)
         options = {}
         for block in re.split(r"\n(?= {2,6}-)", text.split("\nOptions:\n")[-1]):
             if found := re.match(r" *(?:-\w, )?(--[a-z-]+)( <[^>]*>)?", block):
@@ -63,7 +65,7 @@ class Facts:
 
     @cached_property
     def options(self):
-        """Of all commands, with all values that one of them takes."""
+        """Options of all commands, each with the values that any command takes."""
         union = {}
         for command in self.commands:
             for option, values in command.options.items():

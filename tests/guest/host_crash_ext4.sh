@@ -1,6 +1,6 @@
 # shellcheck shell=dash
-# The machine is killed from outside while programs fsync on ext4 on /dev/ublkb0, again and again. The image lies on the machine's
-# own disk, so whatever its kernel had not yet synced is gone: a host crash. After each boot the image opens, ext4 replays its
+# The machine is killed from outside while programs fsync on ext4 on /dev/ublkb0, again and again. The image is on the machine's
+# own disk, so everything that its kernel had not yet synced is lost: a host crash. After each boot the image opens, ext4 replays its
 # journal, everything that fsync made durable is there (fsync_markers.rs; its markers go straight to a disk of their own), and the
 # file system check is clean.
 #   CRASHES (1)   shared out between two schemes

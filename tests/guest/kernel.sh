@@ -5,10 +5,10 @@
 #   DEBIAN   release of Debian (trixie, testing); without it the one that this machine's apt knows
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# Debian 12 has 6.12 beside its own 6.1, which is built without ublk; from Debian 13 on the plain name is new enough.
+# Debian 12 has 6.12 besides its own 6.1, which is built without ublk; from Debian 13 on the plain name is new enough.
 names="linux-image-6.12-cloud-amd64 linux-image-cloud-amd64"
 modules="drivers/block/ublk_drv drivers/block/nbd drivers/block/virtio_blk"
-# What is stacked on a device; a kernel may have some of it built in.
+# Modules of the stacks on a device; a kernel may have some of them built in.
 stacked="drivers/md/dm-mod drivers/md/dm-crypt drivers/md/md-mod drivers/md/raid1 drivers/block/loop crypto/xts"
 
 fail() { echo "kernel.sh: $*" >&2; exit 1; }

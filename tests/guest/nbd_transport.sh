@@ -5,7 +5,7 @@ export FIO_MIB=8 # the kernel's client is slow under emulation
 . /bin/lib.sh
 IMAGE=/var/lib/ftld/plain
 SIZE=268435456
-# room_in_use: of the plain file, what its file system has allocated.
+# room_in_use: space that the file system has allocated to the plain file.
 room_in_use() { sync; stat -c '%b' $IMAGE | awk '{ print $1 * 512 }'; }
 QUEUE=/sys/block/nbd0/queue
 

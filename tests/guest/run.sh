@@ -33,7 +33,7 @@ trap 'rm -rf "$run"' EXIT
 
 cpio_here() { cpio -o -H newc --quiet -R 0:0 | gzip -1; }
 
-# What seldom changes is packed once: the tools, their libraries, the modules.
+# The tools, their libraries and the modules seldom change: they are packed once.
 tools=(/bin/busybox "$(command -v fio)" "$(command -v mke2fs)" "$(command -v e2fsck)" "$(command -v nbd-client)" "$(command -v sqlite3)"
   "$(command -v strace)")
 modules=("$kernel"/modules/{ublk_drv,nbd,virtio_blk}.ko)
@@ -46,7 +46,7 @@ pack() {
 }
 base=$(pack base "${tools[@]}" "${modules[@]}")
 
-# What is stacked on a device, for the script that does so: its modules, and their tools.
+# For the script that stacks drivers on a device: their modules and tools.
 stacks=/dev/null
 pack_stacks() {
   local module modules stacked=()
@@ -74,7 +74,7 @@ pack_python() {
 }
 [ -e "$python" ] || pack_python
 
-# The servers beside which ublk_bench measures.
+# rublk, with which ublk_bench compares ftld.
 pack_rublk() {
   [ -x target/tools/bin/rublk ] || { echo "run.sh: there is no target/tools/bin/rublk: make target/tools/bin/rublk" >&2; exit 2; }
   "$here/mkroot.sh" "$run/rublk.cpio.gz" target/tools/bin/rublk

@@ -7,7 +7,7 @@
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
 
-# Transaction n inserts n into heads, and into the ledger what the view `wanted` tells for n.
+# Transaction n inserts n into heads, and into the ledger the rows of the view `wanted` for n.
 schema="CREATE TABLE heads (n INTEGER PRIMARY KEY);
   CREATE TABLE parts (part INTEGER PRIMARY KEY);
   INSERT INTO parts VALUES (1), (2), (3);
@@ -86,7 +86,7 @@ strike() {
     wait "$FTLD" 2> /dev/null
     before=$(noted)
     serve --image "$image" /dev/ublkb0 || return
-    # SQLite goes on, and ends when it is told to: with no error from the device.
+    # SQLite continues, and ends on request, without an error from the device.
     soon "$name: commits go on" 60 more_than $((before + 2))
     killall sqlite3
     wait "$worker"

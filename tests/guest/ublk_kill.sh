@@ -1,6 +1,6 @@
 # shellcheck shell=dash
-# kill -9 of the daemon under load, again and again: the device waits, the next daemon takes it up, and nobody notices.
-# No FLUSH is sent in between, so every acknowledged write stands for itself.
+# kill -9 of the daemon under load, again and again: the device waits, the next daemon reattaches it, and no client
+# sees an error. No FLUSH is sent in between, so every acknowledged write must survive without one.
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
 names=$(schemes) || give_up "ftld names no scheme"

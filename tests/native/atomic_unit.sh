@@ -35,7 +35,7 @@ for line in sys.stdin:
     print("torn: " + " ".join(torn) if torn else "ok", flush=True)
 END
 
-# explored SCHEME BYTES CODE [MODEL]: writes of so many bytes, and cuts; the exit code of the exploration.
+# explored SCHEME BYTES CODE [MODEL]: writes of BYTES bytes, and cuts; the exit code of the exploration.
 explored() {
   local scheme=$1 bytes=$2 model=${4:-flash}
   rm -f "$scheme.rec"
@@ -55,7 +55,7 @@ done
 at_least "schemes" "$PASSED" 16
 explored pagemap 32768 1
 step "two pages: torn" grep -F "torn: " out
-# A cache that loses units, as the recording tells them: those of the option, and the usual 4 KiB.
+# A cache loses whole units: those of the option, from the head of the recording, and the usual 4 KiB.
 explored pagemap 16384 0 cache
 UNIT=4KiB explored pagemap 16384 1 cache
 step "usual units: torn" grep -F "torn: " out

@@ -65,7 +65,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def to_kill():
-    """What is left running at the end of a module is killed, whatever happened."""
+    """Kills the processes that still run at the end of a module, also after a failure."""
     started = []
     yield started
     for process in reversed(started):

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ext4 on our NBD server without any module of ours, under every scheme.
+# ext4 on our NBD server without the kernel modules ublk and nbd, under every scheme.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/nbdfuse.sh"

@@ -1,7 +1,7 @@
 """Shared parts of the pytest suites: a daemon, HTTP with timeouts, load, a real Prometheus.
 
-Nothing here answers for evidence that cannot be read: a closed port, a dead process, an answer that
-is not JSON and a key that is not there raise."""
+Unreadable evidence raises: a closed port, a dead process, an answer that is not JSON, a missing key.
+"""
 
 import functools
 import json
@@ -67,7 +67,7 @@ def schemes():
 
 
 class Daemon:
-    """`ftld` over NBD on an instance of its own below `folder`; started again, it takes up its image."""
+    """`ftld` over NBD on an instance of its own below `folder`; started again, it opens the same image."""
 
     def __init__(self, folder, name, *options, image=None):
         self.folder, self.name = Path(folder), name

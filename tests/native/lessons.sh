@@ -1,5 +1,5 @@
 #!/bin/bash
-# Pages that need no kernel module of ours, line by line as they stand there: the column NBD of docs/TUTORIAL.md, as root and without
+# Pages that need neither ublk nor nbd in the kernel, line by line as printed: the column NBD of docs/TUTORIAL.md, as root and without
 # root; docs/LESSON_RESEARCH.md with the cells of docs/REPLAY.md that it names; the recipe of docs/LIMITS.md. tests/guest/readme.sh
 # has the column ublk.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
@@ -11,7 +11,7 @@ export FTLD_STATE_DIR=$SCRATCH/state FTLD_RUNTIME_DIR=$SCRATCH/run
 port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 export FTLD_METRICS=127.0.0.1:$port
 
-# Whatever happens, nothing of ours stays mounted or runs on.
+# Also after a failure, no mount and no process of this script is left.
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
   umount -l "$SCRATCH"/*/mnt 2> /dev/null

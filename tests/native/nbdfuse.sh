@@ -1,5 +1,5 @@
 #!/bin/bash
-# For scripts that need a block device of our NBD server without a module of ours: ftld at $uri -> nbdfuse at $fuse -> loop device
+# For scripts that need a block device without ublk and nbd in the kernel: ftld at $uri -> nbdfuse at $fuse -> loop device
 # $loop, to be mounted at $at. Sourced after lib.sh. qemu-storage-daemon's FUSE export would look the same, but loses data under a
 # loop device with direct I/O.
 export FTLD_RUNTIME_DIR=$SCRATCH/run FTLD_STATE_DIR=$SCRATCH
@@ -7,7 +7,7 @@ at=$SCRATCH/mnt fuse=$SCRATCH/fuse uri="nbd+unix:///?socket=$SCRATCH/nbd.sock"
 mkdir "$at" "$fuse"
 loop="" FTLD=""
 
-# Whatever happens, nothing of ours stays mounted.
+# Also after a failure, no mount of this script is left.
 clean_up() {
   umount -l "$at" 2> /dev/null
   detach 2> /dev/null

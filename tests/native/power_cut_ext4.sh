@@ -60,8 +60,8 @@ cycle() {
   strike "$run" "$seed"
 }
 
-# cuts RUN CUTS ARGS...: cuts in a row on one image, then a last look and an ordered end. Sets `cut` to the cuts done, and
-# `lost` if a judgement was that something is lost.
+# cuts RUN CUTS ARGS...: cuts in sequence on one image, then a last check and a clean shutdown. Sets `cut` to the number of cuts,
+# and `lost` if a check found a loss.
 cuts() {
   local run=$1 count=$2
   shift 2

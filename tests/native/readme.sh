@@ -1,5 +1,5 @@
 #!/bin/bash
-# The README's blocks that need no kernel module of ours, line by line as they stand there: the
+# The README's blocks that need neither ublk nor nbd in the kernel, line by line as printed: the demo, the
 # simulation, the device to watch, a file system through nbdfuse. tests/guest/readme.sh has the rest.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -10,12 +10,12 @@ port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0
 export FTLD_METRICS=127.0.0.1:$port
 cd "$SCRATCH" || exit
 
-# Whatever happens, nothing of ours stays mounted or runs on.
+# Also after a failure, no mount and no process of this script is left.
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
   umount -l mnt 2> /dev/null
   fusermount3 -uz fuse 2> /dev/null
-  for name in demo disk; do ftld stop --force "$name" > /dev/null 2>&1; done
+  for name in demo mine disk; do ftld stop --force "$name" > /dev/null 2>&1; done
   cd / && rm -rf "$SCRATCH"
 }
 trap clean_up EXIT
@@ -30,7 +30,7 @@ play() {
   block "$1" > lines
   at_least "$1: lines" "$(wc -l < lines)" "$2"
   while read -r line <&3; do
-    shortened=$(sed 's/--runtime=60/--runtime=2/; /^ftld compare/s/--size 256MiB/--size 16MiB/' <<< "$line")
+    shortened=$(sed 's/^ftld demo$/timeout --preserve-status -s INT 3 ftld demo --no-open/; s/--runtime=60/--runtime=2/; /^ftld compare/s/--size 256MiB/--size 16MiB/' <<< "$line")
     if eval "$shortened" > out 2> err < /dev/null; then ok "$line"; else bad "$line"; cat out err; fi
     after "$line"
   done 3< lines
@@ -41,6 +41,10 @@ after() {
   "ftld compare"*)
     same "schemes in both tables of both workloads" "$(grep -cE '^  (pagemap|lazyftl|fast) ' out)" 12
     at_least "plots" "$(grep -c '<svg' compare.html)" 1
+    ;;
+  "ftld demo")
+    same "ready lines" "$(grep -c "^ready nbd+unix:.* metrics=http://127.0.0.1:$port/metrics$" out)" 1
+    same "the page is named" "$(grep -c "the page is http://127.0.0.1:$port/;" err)" 1
     ;;
   *"--detach"*) same "ready lines" "$(grep -c "^ready nbd+unix:.* metrics=http://127.0.0.1:$port/metrics$" out)" 1 ;;
   fio*)
@@ -53,6 +57,7 @@ after() {
   esac
 }
 
+play Look 1
 play Simulate 1
 play Watch 4
 play "Mount without ublk" 5

@@ -2,6 +2,7 @@
 # The recipes of docs/examples/recipes as an ordinary user, in User-Mode Linux: a program that syncs loses nothing that it reported, and
 # the same program without a sync is found out. What is known of the programs: git reports a commit before its branch is durable, with
 # core.fsync=all only the last one; dpkg --force-unsafe-io loses no version that was reported.
+# Then with --nested: the recovery of SQLite on XFS is cut, too, and a store whose recovery is wrong is found out by that alone.
 #   SECONDS_EACH (20)    longest exploration
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -10,7 +11,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 trap 'cd / && rm -rf "$SCRATCH"' EXIT
 chmod 755 "$SCRATCH"
 install -m 755 "$(command -v ftld)" "$SCRATCH"
-install -m 755 -D -t "$SCRATCH/recipes" "$root"/docs/examples/recipes/*
+install -m 755 -D -t "$SCRATCH/recipes" "$root"/docs/examples/recipes/* "$root/docs/examples/orders.py"
 install -d -o nobody "$SCRATCH/user" "$SCRATCH/user/tmp"
 cd "$SCRATCH/user" || exit
 user=(setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$PWD" TMPDIR="$PWD/tmp" PATH="$SCRATCH:/usr/bin:/bin")
@@ -50,4 +51,57 @@ recipe 0 " 0 failed" dpkg.sh 3
 recipe 0 " 0 failed" dpkg.sh 3 --force-unsafe-io
 recipe 0 " 0 failed" --group two-disks.py 10 order
 recipe 1 "half a commit" --group two-disks.py 10 wrong
+
+# A store with a log, which is right while power stays; its recovery syncs the data before it removes the log, or does not.
+cat > "$SCRATCH/recipes/logged.sh" << 'END'
+#!/bin/sh
+cd "$2" || exit
+apply() {
+  echo "content $1" > "f$1"
+  if [ "$2" = sync ]; then sync "f$1" .; fi
+  rm log
+  sync .
+}
+case $1 in
+  run)
+    for i in 1 2 3; do
+      echo $i > new
+      sync new
+      mv new log
+      sync .
+      echo ACK $i
+      read -r answer
+      apply $i sync
+    done ;;
+  check)
+    if [ -e log ]; then apply "$(cat log)" "$3"; fi
+    [ -z "$FTLD_MARK" ] || grep -qx "content $FTLD_MARK" "f$FTLD_MARK" || { echo "content $FTLD_MARK is not there"; exit 1; } ;;
+esac
+END
+chmod 755 "$SCRATCH/recipes/logged.sh"
+# nested NAME CODE TEXT OPTION...
+nested() {
+  local name=$1 wanted=$2 text=$3 began
+  shift 3
+  began=$(now)
+  "${user[@]}" ftld crash-test --at mark --failures 0 "$@" > out 2>&1
+  same "$name: exit code" $? "$wanted"
+  if grep -qE -- "$text" out; then ok "$name: $text"; else
+    bad "$name: no '$text'"
+    cat out
+  fi
+  note "$name: $(grep -o '[0-9,]* different ones checked' out), $(($(now) - began)) s"
+}
+some="^[1-9][0-9]* of them are states of [1-9][0-9]* recover"
+# shellcheck disable=SC2016 # for the shell of the check
+nested "nested, SQLite on XFS" 0 "$some" --fs xfs --size 320MiB --nested=4 \
+  --check '/usr/bin/python3 ../recipes/orders.py check "$FTLD_FILES/db"' -- /usr/bin/python3 ../recipes/orders.py run '{}/db' 3 extra
+for how in wrong sync; do
+  logged=(--check "../recipes/logged.sh check \$FTLD_FILES $how" -- ../recipes/logged.sh run '{}')
+  nested "a recovery, $how, not cut" 0 ", 0 failed" "${logged[@]}"
+  case $how in
+    wrong) nested "a recovery that is wrong" 1 "power fails again in the recovery, after its entry" --nested=16 "${logged[@]}" ;;
+    sync) nested "a recovery that is right" 0 "$some" --nested=16 "${logged[@]}" ;;
+  esac
+done
 finish

@@ -23,7 +23,7 @@ chmod +x waits
 FTLD=$PWD/waits PARALLEL="-j 1" setsid "$root/deploy/parallel.sh" jobs.ndjson rows 4 > killed.log 2>&1 &
 sweep=$!
 soon "some rows are there" 60 some_rows
-# Its jobs are of other process groups, but of its session.
+# Its jobs have their own process groups, but share its session.
 disown "$sweep"
 pkill -9 -s "$sweep"
 wait_for 10 ended "$sweep"

@@ -1,4 +1,4 @@
-"""Discards, holes and zeros of any sectors on a loop device over nbdfuse, beside direct writes.
+"""Discards, holes and zeros of any sectors on a loop device over nbdfuse, during direct writes.
 
 The threads own stripes that begin and end inside pages, so that neighbours always share a page.
 Linux passes zeros without BLKDEV_ZERO_NOUNMAP on to a loop device's file as a hole, as ext4's zeros

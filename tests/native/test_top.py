@@ -78,7 +78,7 @@ def test_quit(terminal):
 
 
 def test_no_terminal(daemons):
-    """Without a terminal it names what prints lines."""
+    """Without a terminal it names the command that prints lines."""
     done = subprocess.run(["ftld", "top"], capture_output=True, text=True, env=daemons[0].environment)
     assert done.returncode == 2 and "no terminal" in done.stderr and "--watch" in done.stderr, done
 

@@ -17,7 +17,7 @@ METHOD = ["--profile", "slc-2k", "--op-effective", OP, "--set", "ckpt.interval=0
 # The share of the table that is cached, by what stands behind the name of a setting.
 CACHES = {"": 16, ", small cache": 128}
 EVICTIONS = ", evictions"
-# Of fewer mapping pages that DFTL programs, a percentage says nothing.
+# Below this number of mapping pages that DFTL programs, no percentage is judged.
 FEWEST = 100
 SMALL = '"only a fraction of the mapping table can be cached due to limited cache space"'
 NEW = "a new device; the trace once"
@@ -110,7 +110,7 @@ def cell(row):
 
 
 def judged(found, label, setting, by, exercised):
-    """Adds what one run says to each claim."""
+    """Adds the evidence of one run to each claim."""
     response = lambda name: by[name]["response_ns"]["all"]["mean"]
     less = lambda ours, theirs: 100 * (1 - ours / theirs)
     add = lambda key, ours, of, judges: found[key].append(Case(label, ours, None, True, judges, setting=of))
@@ -122,12 +122,12 @@ def judged(found, label, setting, by, exercised):
             add("tpftl writes", less(ours, theirs) if theirs else 0, of, theirs >= FEWEST)
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "dftl": "DFTL is faster than FAST on every load and in every setting. The abstract does not describe the device on which Financial1 gains 78 %; here is one of the 24 units of that trace.",
     "tpftl writes": "TPFTL programs fewer in every setting, by evictions alone, too. The size is that of the paper's loads, which its abstract does not name.",
     "tpftl time": "DFTL takes 25 % longer than a page map at most (table), so no better translation can save 24 % here. We suppose that the paper's device spends more on it.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 AGED = "0.2.0 aged a full device by random writes, which no abstract says; GC then wrote a mapping page for most pages that it copied."
 CHANGED = {"dftl": AGED, "tpftl writes": AGED}

@@ -19,9 +19,9 @@ TRACES = [
 ]
 # "A space ratio between original mode and compressed mode of 0.4" can be read as two shares of the cache.
 SHARES = {"0.4": "0.4 of all", "0.2857": "0.4 of the compressed"}
-# Traces on as much as they touch; and those of which the addresses are known as they were.
+# Traces replayed with compacted addresses, and traces with known original addresses.
 COMPACT, WIDE = [real.FINANCIAL1, real.MSSQL], [real.MSSQL, real.MYSQL]
-# Of the loads of ours; and what the addresses of the wide ones need.
+# Device sizes: of our own loads, and of the traces with wide addresses.
 SIZE, WIDE_SIZE = 4 << 30, 32 << 30
 # Effective over-provisioning of every scheme on real traces, in percent.
 OP = 15
@@ -139,7 +139,7 @@ def by_scheme(ftld, name, load, names, *options):
 
 
 class Runs:
-    """What one load gave in one state. `walks`: DOPFTL without CTPA is run, too."""
+    """Results of one load in one state. `walks`: DOPFTL without CTPA is run, too."""
 
     def __init__(self, ftld, state, load, names, size, walks=False):
         self.state, self.load, self.names = state, load, names
@@ -157,7 +157,7 @@ class Runs:
         return mapping_us(self.rows[name]) + STEP_US * steps(self.rows[name])
 
     def hashed(self, name):
-        """The same where DFTL and TPFTL find an entry in one step."""
+        """Us of a lookup if DFTL and TPFTL find an entry in one step."""
         return mapping_us(self.rows[name]) + STEP_US * self.hashed_steps(name)
 
     def hashed_steps(self, name):
@@ -252,13 +252,13 @@ def cases(runs, example):
     return found
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "ctpa time": "mssql writes in runs, so its page is at the head of the list, as the paper says of RocksDB: 0.8 us of 20.5 us a lookup.",
     "overhead dftl": "The paper has no formula of its overhead. By its words on lookups, lists walked, and with an index of DFTL's entries, too, DOPFTL is right on every trace. The mean response is lower on every trace, but by 1 to 5 %: most of it is the flash's.",
     "overhead tpftl": "Where TPFTL walks its lists of nodes and entries, DOPFTL is right on every trace. With an index of both, TPFTL takes less on all but Financial1 in its first pass, because DOPFTL examines 9 to 36 extents and entries a lookup. Mean responses differ by less than 1.3 %.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 PRIVATE = "0.2.0 judged a figure of the four private traces on other ones."
 CHANGED = {
     "tpftl pc": PRIVATE,

@@ -45,7 +45,7 @@ STATES = {
     "looped": (("--form", "looped"), FLASH),
     "rotated": (("--form", "rotated"), FLASH),
 }
-# What is compared with a full device, and this where it is another than *filled*.
+# Settings that are compared with a full device. FULL: this device, where it is not *filled*.
 TO_FULL = ("flash", "spare", "single", "looped")
 FULL = {
     "spare": (("--precondition", "fill"), SPARE),
@@ -59,7 +59,7 @@ SETTINGS = {
     "looped": replace(real.FORMS["looped"], says="as *single*; " + real.FORMS["looped"].says),
     "rotated": replace(real.FORMS["rotated"], says="the flash as in *flash*; " + real.FORMS["rotated"].says),
 }
-# What the sentence about a filled device leaves out: it is about other schemes.
+# Settings without *filled*: the paper's sentence about a filled device is about LazyFTL.
 ALONE = tuple(name for name in SETTINGS if name != "filled")
 # ftld counts programs and erases, so it has pages per erased block only where as many blocks are erased as opened.
 SETTLED = ("looped", "rotated")
@@ -213,7 +213,7 @@ def compared(ftld, name, rig, names):
 
 
 def plain(rig, preset):
-    """The same load under the preset of a scheme without log blocks."""
+    """This load under the preset of a scheme without log blocks."""
     return replace(rig, options=tuple(preset if word == "lazyftl-paper" else word for word in rig.options))
 
 
@@ -356,7 +356,7 @@ def gap(found, rig, state, of, full):
     return ratios
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "optimum": "The reserve decides. With 20 % more flash than addresses it is at most 1.07 on every trace; else the traces whose writes are spread (Financial1, mysql) take up to 1.29 in the paper's settings, mssql and cloudphysics at most 1.01. On a new device up to a tenth of the optimum is erases that are still to come.",
     "order": "In our runs LAST or NFTL-N is the best of them, A-SAST next to BAST. A-SAST's rules for groups were not available (fidelity C), and the number of replacement blocks of NFTL-1 and NFTL-N was not published; here it is all the flash that is left.",
@@ -370,7 +370,7 @@ WHY = {
     "dftl": "DFTL's RAM decides. With the whole table cached it is within 3 % on mssql and mysql, and on cloudphysics in all settings but one; with 64 KiB, scaled with the flash, as much as both tables of LazyFTL, it reads mapping pages and takes 1.18 to 1.65 times as long. On Financial1 it copies more, and takes longer with any cache.",
     "full": "The reserve decides. With 20 % more flash than addresses the gap expands on all four traces, in times and in us. With 10 % it shrinks on every trace whose pages were written before; from a new device it expands on mssql, and in us on mysql and cloudphysics, too.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 AGED = "0.2.0 judged full devices that random writes had aged, too, which no setting of the paper has."
 PRIVATE = "A figure of the paper's trace, MSR usr_2, which is public and not at hand."
 CHANGED = {

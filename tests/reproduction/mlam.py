@@ -21,11 +21,11 @@ TRACES = {
 REORGANISED = ["Desktop", "pcNTFS"]
 REAL = [real.FINANCIAL1, real.MSSQL, real.MYSQL]
 POLICIES = ["flush_all", "lru", "size", "lru_size"]
-# What the paper varies, and the rule that adapts it.
+# Parameters that the paper varies, and the rule that adapts one.
 K_EMPTY, AUTO = ["0", "1", "3", "5", "7"], "auto"
-# The weight of age against size; of the runs with k_empty it is our default, 0.5.
+# The weight of age against size; the runs with k_empty have our default, 0.5.
 ALPHAS = ["0", "0.05"]
-# MB; what the paper uses unless it says otherwise is the second.
+# MB; the paper's default is the second.
 BUFFERS = [16, 32, 64, 128]
 # The largest tables in sizes of the coarsest one: our default, one between, and so much that nothing is reorganised.
 BOUNDS = ["1.25", "2", "6"]
@@ -213,7 +213,7 @@ def share(runs, seconds_of):
     return sum(run.is_best(seconds_of(run)) for run in runs) / len(runs)
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "lru": "The range is of its benchmarks. On real traces the gain depends on the trace and the bound of the tables: 5 % on Financial1, 16 to 38 % on mssql, 35 to 63 % on mysql. On our loads with tables 6, 28 to 68 % where anything is merged.",
     "best": "Size reorganises nothing, and both unknown constants count: on our loads with tables 6, MLAM is best on two of five, and with alpha 0, by size alone, on all. Of the real traces it is best on mssql with alpha 0.5: with tables 6, if the device was filled also with 2.",
@@ -225,7 +225,7 @@ WHY = {
     "merge": "On a new device mysql's merges fall by 4 % from k_empty 0 to 1, and rise from there.",
     "less reorganised": "Single steps rise: by 13 % from k_empty 0 to 1 on mssql (new, tables 2), by 2 % from 1 to 3 on mysql (filled, tables 1.25).",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 OWN = "What the paper says of its own benchmarks, which are private."
 CHANGED = {
     "lru": "0.2.0 had judged the size on Financial1, which is none of its benchmarks.",

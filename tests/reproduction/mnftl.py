@@ -222,7 +222,7 @@ def form():
 
 
 def measured(row):
-    """What Table 2 gives: the mean response in us, valid pages copied, erases."""
+    """Columns of Table 2: the mean response in us, valid pages copied, erases."""
     return row["response_ns"]["all"]["mean"] / 1000, copies(row), erases(row)
 
 
@@ -261,7 +261,7 @@ def section(ftld):
 
 
 class Run:
-    """What one load gave in one setting."""
+    """Results of one load in one setting."""
 
     def __init__(self, load, setting, rows, is_real):
         self.load, self.setting, self.rows, self.real = load, setting, rows, is_real
@@ -375,7 +375,7 @@ def cases(runs, web, names):
     return found
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "faster than dftl": "In the paper's state DFTL programs few mapping pages here, so it is near page-level, and MNFTL on Financial1 is not. In Table 2 DFTL takes 110 to 390 us a record more than its copies and erases explain (table of the closed form), except on "
     "Systemdisk2; we suppose that its lookups cost more there. On Financial1 the paper is right where GC moves pages of many mapping pages (*rotated*) and in whole requests; on mssql, with few exceptions, only where MNFTL copies nothing.",
@@ -388,7 +388,7 @@ WHY = {
     "copies": "The paper's own Table 2 gives another figure: the mean of its rows is 46.3 %. On the unit of Financial1, a page a record, MNFTL copies more than DFTL in every state but *rotated*; in whole requests it copies less (table).",
     "erases": "The paper's own Table 2 gives another figure: the mean of its rows is 14.0 %, and 33.3 % is Financial2 alone.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 STATE = "0.2.0 judged full devices, aged by random writes."
 SIX = "0.2.0 judged other traces by the paper's average of six."
 TABLE_ALONE = "0.2.0 counted 4 bytes a page; the paper gives 3 bytes, and counts the mapping table alone."

@@ -13,7 +13,7 @@ def count(number):
 
 
 def over(number, other):
-    """How many times the other a number is: 1 if both are 0."""
+    """Ratio of two numbers: 1 if both are 0."""
     return number / other if other else (math.inf if number else 1.0)
 
 

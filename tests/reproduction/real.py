@@ -22,7 +22,7 @@ def load(ftld, stem, *instead):
 
 
 def loads(ftld, *stems):
-    """Those of these traces that are there, by stem."""
+    """The traces among these that are available, by stem."""
     found = {stem: load(ftld, stem) for stem in stems}
     return {stem: one for stem, one in found.items() if one}
 
@@ -33,7 +33,7 @@ def touched(ftld, stem):
     return rows[0]["device"]["size_bytes"]
 
 
-# The three forms of a real trace, which no paper has: what a paper says of every load is tried on each.
+# The three forms of a real trace, which no paper has: each claim about every load is tested on each.
 FORMS = {
     "single": Setting("one pass, on a device that the trace filled"),
     "looped": Setting("passes until the write amplification has settled, then the measured ones"),

@@ -13,8 +13,8 @@ TITLE = "ROSE"
 # The paper's blocks, and the bytes that two of its traces write (Table 2).
 BLOCKS = 655_360
 FIN1, VMS = 30_517_409 * 512, 109_804_512 * 512
-# A device of ours is new and has as many blocks as make the share of the flash that the trace writes the one of the paper's trace. If the trace
-# touches more, the device is as large as that, the log as large as on the other, and the setting is ours.
+# A new device here has so many blocks that the trace writes the same share of the flash as the paper's trace. If the trace touches more,
+# the device has the touched size and the log of the smaller device, and the setting is ours.
 NEW = {
     "as Fin1": Setting(
         "new; the trace writes 18 % of the flash, as Fin1 does",
@@ -23,9 +23,9 @@ NEW = {
     ),
     "as 4VMs": Setting("new; the trace writes 65 % of the flash, as 4VMs does", "the same; 109,804,512 sectors"),
 }
-# Where the trace touches more than its part of the device.
+# Setting of a trace that touches more than its part of the device.
 FULL = "log as 4VMs"
-# On the device of "as Fin1" too: another setting of ROSE.
+# Other settings of ROSE, on the device of "as Fin1".
 UNIT, BARE = "page copies", "without FPR"
 OWN = {UNIT: {"maro.cost_unit": "page_copy"}, BARE: {"rose.fpr": "off"}}
 SETTINGS = {
@@ -49,7 +49,7 @@ TRACES = {
     "4VMs": ("stand-in-4vms", 3_102_699),
 }
 SHARE = 64
-# Of Zipf's law, for the addresses of the stand-ins: 0.9 in all other tables.
+# Exponents of Zipf's law for the addresses of the stand-ins: 0.9 in all other tables.
 EXPONENT, EXPONENTS = 0.9, [0.3, 0.9, 1.1, 1.3]
 REAL = [real.FINANCIAL1, real.MSSQL, real.MYSQL, "cloudphysics_libcachesim"]
 # In the forms of a trace.
@@ -257,7 +257,7 @@ def one_changed(runs):
 
 
 def wear(ftld, runs):
-    """By label: as many loops as make 20 erases a block, and their row."""
+    """By label: the number of loops that makes 20 erases a block, and its row."""
     found = {}
     for stem in IN_FORMS:
         run = runs.get(("as 4VMs", real.TRACES[stem][0]))
@@ -280,7 +280,7 @@ def wear_table(found):
     return 'Wear (Table 6), "as 4VMs":\n\n' + table(["load", "iterations", "mean erases", "deviation", "least and most"], lines)
 
 
-# Why a figure of ours differs, by claim.
+# Why our figure differs, by claim.
 WHY = {
     "fast": "The range is of its six traces. ROSE is ahead of FAST on all five in the paper's settings, the least 1.33 on mssql as 4VMs; in ours less on mssql (1.12) and cloudphysics (1.31) with page copies, and on mysql with the log as 4VMs (1.02). FAST is ahead on mssql in the three forms: on blocks that are full a run of mssql ends in a switch merge, we suppose.",
     "last": "ROSE is ahead where writes are short or whole blocks: Financial1, mysql, and nexus5 by 3.5 and 9 times; within 2 % of LAST on Financial1 with page copies and mysql with the log as 4VMs. LAST is ahead on mssql and cloudphysics, whose writes of 32 to 68 KiB continue each other: its sequential log blocks collect them, and ROSE's whole-block writes need a request of 128 KiB. Of the stand-ins ROSE is below LAST on all at exponents of 1.1 and more (table of exponents).",
@@ -303,7 +303,7 @@ WHY = {
     "utilisation": 'Table 4 has 0.11 free pages obtained by a swap on Fin1, while "a swap is performed only when the value of (f - l) is larger than zero", so 1 at least; the two do not agree.',
     "sequential logs": "As for LAST.",
 }
-# Why a verdict is another one than in 0.2.0.
+# Why a verdict differs from that in 0.2.0.
 STATE = "0.2.0 had full and aged devices only; the paper's is new."
 PRIVATE = "0.2.0 judged a stand-in of a private trace, which judges nothing now."
 CHANGED = {

@@ -42,7 +42,7 @@ SOME = ("above 0", lambda gain: gain > 0)
 
 
 def up_to(most, digits=2, unit=""):
-    """Of an "up to" the largest is judged, which may be larger."""
+    """Of a claim "up to N" the largest value is judged; it may exceed N."""
     return such(f"at least {75 * most / 100:g}{unit}, 75 % of it", lambda gain: gain >= 0.75 * most, SOME, digits, unit)
 
 
@@ -162,7 +162,7 @@ def seconds(rows, *names):
 
 
 def three(add, run, trace=None):
-    """ROSE beside the others."""
+    """ROSE compared with the others."""
     rows = run.usual
     rose, last, fast = seconds(rows, *SCHEMES)
     ours = {name: ratio(rows[name]) for name in SCHEMES}

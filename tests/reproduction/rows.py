@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target"
-# What a run says whose device wore out.
+# Error of a run whose device wore out.
 WORN = "end of life"
 # Devices of papers whose profile fixes the raw flash, as TOML files that take any size.
 DEVICES = Path(__file__).resolve().parent
@@ -38,7 +38,7 @@ class Ftld:
         self.schemes = {scheme["name"]: scheme for scheme in json.loads(listed.stdout)["schemes"]}
 
     def have(self, *names):
-        """Those of these schemes that the program has, in this order."""
+        """The names among these that are schemes of the program, in this order."""
         return [name for name in names if name in self.schemes]
 
     def graded(self, name, title=None):
@@ -65,7 +65,7 @@ class Ftld:
         return self.compare(f"{name}-{slug}", [load.workload], schemes, *load.options, *options, raw=raw)
 
     def compare(self, name, workloads, schemes, *options, raw="own", lenient=False):
-        """Rows of every workload under every scheme; keeps them under this name. A run that fails ends it all. If lenient it is left out and
+        """Rows of every workload under every scheme, kept under this name. A failed run ends it all. If lenient it is left out and
         named, and a device that wore out is a result."""
         file = self.folder / f"{name}.ndjson"
         if not schemes:
@@ -127,7 +127,7 @@ def copies(row):
     return programs(row, "gc", "merge")
 
 
-# With fewer pages copied to reclaim space than this, runs compare no reclaiming.
+# Least pages copied to reclaim space; with fewer, runs do not compare reclaiming.
 LEAST_COPIES = 200
 
 

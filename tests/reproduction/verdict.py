@@ -21,9 +21,9 @@ from .page import figure, table
 
 REPRODUCED, DIRECTION, DEPENDS = "reproduced", "direction only", "depends on"
 CONTRADICTED, UNTESTABLE = "contradicted", "not testable here"
-# Of a claim whose size is of the paper's loads alone.
+# Value of `Claim.general`: the paper gives the direction for every load, the size for its own loads.
 SIDE = "direction"
-# Of a case that judges nothing.
+# Mark of a case that judges nothing.
 IDLE = "hardly exercised"
 VERDICTS = [REPRODUCED, DIRECTION, DEPENDS, CONTRADICTED, UNTESTABLE]
 # The verdicts of release 0.2.0, by section and claim.
@@ -68,7 +68,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Case:
-    """What one load gave under a setting; `theirs` is the paper's number for this very load, if it has one. `own`: the load is the paper's,
+    """Result of one load under a setting; `theirs` is the paper's number for this very load, if it has one. `own`: the load is the paper's,
     as its public trace, a worked example, or a closed form."""
 
     load: str
@@ -136,7 +136,7 @@ def falls(text, slack, digits=0):
 
 
 def rises(text, slack, digits=0):
-    """The same the other way."""
+    """Like `falls`, but for values that rise."""
     test = falls(text, slack, digits)
     back = lambda holds: lambda ours, theirs: holds(ours[::-1], theirs)
     return Test(f"{text}, no step back above {slack} %; direction: the last above the first", back(test.full), back(test.direction), test.show)

@@ -41,7 +41,7 @@ pub fn is_acceptance() -> bool {
     long() && CASE.is_none()
 }
 
-/// Number of whole sweeps whose work all schemes but the default share in the short form.
+/// In the short form all schemes but the default share the work of this number of whole sweeps.
 const SHARED_SWEEPS: u64 = 3;
 
 /// Returns the budget of a suite without samples.

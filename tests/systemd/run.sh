@@ -1,6 +1,6 @@
 #!/bin/bash
 # Boots a Debian with systemd in a virtual machine with the .deb of the just-built program: a fresh one for newcomer.sh, and one
-# for systemd.sh, over two boots. The latter begins with a package of version 0.1.0, which it upgrades.
+# for systemd.sh, over two boots. systemd.sh begins with a package of version 0.1.0, which it upgrades.
 # usage: run.sh [CASE...]      cases of systemd.sh; all if none is given
 #   DEBIAN (bookworm)     release of Debian: trixie, testing
 #   BUILT                 folder with the programs; without it they are built, as a release
@@ -54,7 +54,7 @@ boot() {
   echo "     $1: the $2 boot, from start to power off: $(since "$began")"
 }
 
-# Images lie on a disk of their own, with a file system already on the device: the first boot mounts it through fstab.
+# Images are on a disk of their own, with a file system already on the device: the first boot mounts it through fstab.
 mkdir "$run/images"
 "$built/ftld" --metrics off --size 64MiB --image "$run/images/ublkb0.ftld" "nbd+unix:///?socket=$run/nbd.sock" > "$run/ready" 2> "$run/ftld.log" &
 server=$!

@@ -16,7 +16,7 @@ active() { [ "$(of ActiveState)" = active ]; }
 state_is() { [ "$(of ActiveState)" = "$1" ]; }
 status_says() { of StatusText | grep -q -- "$1"; }
 restarted() { [ "$(of NRestarts)" -gt "$1" ] && active; }
-# What the kernel would have to say if something had gone wrong, in this boot or, with -1, the one before.
+# Kernel messages of errors, in this boot or, with -1, in the one before.
 complaints() {
   count 'I/O error|Aborting journal|EXT4-fs error|recovery complete|blocked for more than' journal "${1:-0}" -k
 }

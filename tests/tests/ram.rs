@@ -15,7 +15,7 @@ const BYTES: u64 = 16 << 20;
 /// Accepted difference between report and allocator, in percent of the report. B-trees are counted
 /// at their average fill.
 const TOLERANCE_PERCENT: u64 = 5;
-/// The same in bytes: the structure of a scheme itself, and small lists.
+/// Accepted difference in bytes, for the structure of a scheme itself and small lists.
 const TOLERANCE_BYTES: u64 = 24 << 10;
 
 fn allocated() -> u64 {

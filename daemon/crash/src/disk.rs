@@ -26,7 +26,7 @@ pub struct Disk {
 struct Content {
     size: u64,
     unit: u32,
-    /// What a power cut has left; zeros without it.
+    /// Content after a power cut; `None` for zeros.
     base: Option<Snapshot>,
     now: Mutex<Now>,
 }
@@ -81,12 +81,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Disk {
-    /// Zeros, recorded.
+    /// Returns a disk of zeros that records its requests.
     pub(crate) fn recorded(size: u64, unit: u32) -> Disk {
         Disk::of(size, unit, None, Recording::Runs(Vec::new()))
     }
 
-    /// What a power cut has left.
+    /// Returns a disk with the content after a power cut.
     pub(crate) fn left(size: u64, unit: u32, base: Snapshot) -> Disk {
         Disk::of(size, unit, Some(base), Recording::None)
     }

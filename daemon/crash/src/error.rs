@@ -20,9 +20,9 @@ pub enum Error {
     /// The recorded closure returned an error.
     #[error("the recorded closure failed after {entries} entries: {reason}")]
     Failed {
-        /// Requests and marks before.
+        /// Requests and marks recorded before.
         entries: usize,
-        /// Its error.
+        /// Error of the closure.
         reason: String,
     },
     /// The recorded closure wrote nothing and set no mark.

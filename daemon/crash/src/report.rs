@@ -1,4 +1,4 @@
-//! What an exploration found.
+//! Results of an exploration.
 
 use ftld_lab::crashes::Explored;
 pub use ftld_lab::crashes::Failing;
@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone)]
 pub struct Report {
     explored: Explored,
-    /// What the user should know about the run.
+    /// Remark on the run, printed with the report.
     note: Option<String>,
 }
 

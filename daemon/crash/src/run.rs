@@ -49,8 +49,8 @@ impl Crash {
     /// Runs a closure on the disk and records its writes, syncs and marks.
     ///
     /// # Errors
-    /// The size is 0 or no multiple of the unit; the closure returns an error, or neither writes nor
-    /// sets a mark; the folder of temporary files cannot be written.
+    /// The size is 0 or no multiple of the unit; the closure returns an error, or neither writes
+    /// nor sets a mark; the folder of temporary files cannot be written.
     pub fn record<E: Display>(
         self,
         run: impl FnOnce(&Disk) -> Result<(), E>,

@@ -20,7 +20,7 @@ impl State {
         }
     }
 
-    /// Returns the disk. A store may repair it: no other state sees that.
+    /// Returns the disk. Writes to it, such as a store's repairs, are in no other state.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }

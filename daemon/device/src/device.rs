@@ -31,6 +31,11 @@ impl DelayedCompletion {
         }
     }
 
+    /// Waits until the request completes.
+    pub fn wait(self) {
+        std::thread::sleep(self.due.saturating_duration_since(Instant::now()));
+    }
+
     /// Returns the completion time.
     pub(crate) fn due(&self) -> Instant {
         self.due

@@ -48,8 +48,8 @@ pub struct DeviceOptions {
     /// Flash device of a new image: a name of `ftld profiles`, or a TOML file
     #[arg(long, value_name = "NAME|FILE.toml", env = "FTLD_PROFILE")]
     pub profile: Option<String>,
-    /// Share of the blocks of a new image in SLC mode, such as 5%: the host's writes go there first;
-    /// for a flash device of several bits per cell [default: none, or that of the file]
+    /// Share of the blocks of a new image in SLC mode, such as 5%: the host's writes go there
+    /// first; for a flash device of several bits per cell [default: none, or that of the file]
     #[arg(long, value_name = "PERCENT", env = "FTLD_SLC_REGION", value_parser = percent, allow_hyphen_values = true)]
     pub slc_region: Option<f64>,
     /// Over-provisioning in percent of the size

@@ -7,7 +7,7 @@ use crate::volume::Queue;
 /// Request progress at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgressSample {
-    /// Turns of the background thread with the request lock.
+    /// Number of times that the background thread got the request lock.
     pub turns: u64,
     /// Requests in the volume.
     pub volume: Queue,

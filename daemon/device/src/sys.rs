@@ -29,7 +29,7 @@ pub struct Prepared {
 }
 
 /// Applies all settings, for a process that will serve `/dev/ublkbN` or `/dev/nbdN`. `paths` are
-/// the files and folders that it will open, beside the system's.
+/// the files and folders that it will open, besides the system's.
 pub fn prepare_for_block_device(paths: &[PathBuf]) -> Prepared {
     let mut in_use_outside = Vec::new();
     let namespace = mounts::own_namespace(paths).map(|held| in_use_outside = held);

@@ -1,8 +1,8 @@
 //! End of processes that a command of the user started.
 //!
-//! A process that is a *subreaper*, or the first one of a machine, is the parent of every descendant
-//! whose own parent has died, in whatever session or group it is. So children are all that has to
-//! be killed, again and again until there are none.
+//! A process that is a *subreaper*, or the first one of a machine, is the parent of every
+//! descendant whose own parent has died, in whatever session or group it is. So children are all
+//! that has to be killed, again and again until there are none.
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};

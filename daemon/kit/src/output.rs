@@ -27,7 +27,7 @@ pub fn width() -> usize {
     told_width().unwrap_or(WIDTH_MOST)
 }
 
-/// The same, if there is a terminal or `COLUMNS`.
+/// Returns the width of the terminal or of `COLUMNS`; `None` without either.
 fn told_width() -> Option<usize> {
     let told = std::env::var("COLUMNS").ok();
     let told = told
@@ -83,12 +83,13 @@ pub fn wrapped(text: &str) -> String {
     wrapped_to(text, width())
 }
 
-/// The same on a terminal. Elsewhere, lines stay whole: logs and scripts search them.
+/// Wraps a text on a terminal. Elsewhere, lines stay whole: logs and scripts search them.
 pub fn wrapped_on_terminal(text: &str) -> String {
     told_width().map_or_else(|| text.into(), |width| wrapped_to(text, width))
 }
 
-fn wrapped_to(text: &str, width: usize) -> String {
+/// As [`wrapped`], with this width.
+pub fn wrapped_to(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let begin = line.chars().take_while(|c| *c == ' ').count();

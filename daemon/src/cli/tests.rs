@@ -111,7 +111,7 @@ fn every_help_page_fits_its_terminal_without_a_broken_word() {
         }
     }
     for width in [60, 80, 100] {
-        let mut command = command();
+        let mut command = command_of(width);
         command.build();
         pages(&command, width, "ftld");
     }
@@ -139,4 +139,25 @@ fn a_command_shows_the_options_that_matter_to_it() {
     );
     // Accepted all the same: a line of serving can be taken over.
     assert!(parsed("ftld create --metrics off").is_ok());
+}
+
+#[test]
+fn the_help_has_every_command_in_one_group() {
+    let command = command();
+    let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).collect();
+    grouped.retain(|name| **name != "help");
+    grouped.sort_unstable();
+    let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+    let mut shown: Vec<_> = shown.map(clap::Command::get_name).collect();
+    shown.sort_unstable();
+    assert!(grouped.iter().map(|name| **name).eq(shown), "{grouped:?}");
+    let help = command.clone().render_help().to_string();
+    for part in [
+        "\nServe:\n  demo ",
+        "\nFaults:\n  inject ",
+        "\nArguments:\n  [TARGET]",
+        "\nOptions:\n      --config",
+    ] {
+        assert!(help.contains(part), "{part:?} is not in {help}");
+    }
 }

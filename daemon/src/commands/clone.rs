@@ -33,8 +33,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes from the start that are copied last; at least the header.
 const HEAD: u64 = 4 << 20;
-/// Length of a pause; it is renewed while the copy goes on, and ends by itself if this process
-/// dies.
+/// Length of a pause. It is renewed during the copy, and expires if this process dies.
 const PAUSE: Duration = Duration::from_secs(30);
 /// Time between two renewals.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
@@ -312,7 +311,7 @@ struct Made {
     is_reflink: bool,
     /// How long requests waited.
     waited: Option<Duration>,
-    /// Units of the write cache by what the power cut left.
+    /// Units of the write cache by outcome of the power cut.
     cut: Option<CutCounts>,
 }
 

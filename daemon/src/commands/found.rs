@@ -11,9 +11,9 @@ pub(crate) struct Found {
     pub(crate) name: String,
     /// Process that holds the name, if any.
     pub(crate) pid: Option<u32>,
-    /// State in a word: of the status, or why there is none.
+    /// State as the status names it; without a status, the reason for that.
     pub(crate) state: String,
-    /// Its answer.
+    /// Status that the instance returned.
     pub(crate) status: Option<Box<Status>>,
 }
 

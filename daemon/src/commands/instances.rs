@@ -145,8 +145,8 @@ pub(super) fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
     }
 }
 
-/// Returns the status of a running instance, typed, or as the daemon wrote it. Exit 4 if it left a quiesced device, 3 if there is
-/// none.
+/// Returns the status of a running instance, typed, or as the daemon wrote it. Exit 4 if it left a
+/// quiesced device, 3 if there is none.
 pub(super) fn ask_status<A: DeserializeOwned>(dirs: &Dirs, name: &str) -> Result<A, Failure> {
     control::ask(dirs, name, &Request::Status {}).map_err(
         |failure| match transport::orphaned_target(name) {

@@ -112,7 +112,7 @@ pub(super) fn uri(folder: &Path, device: usize) -> String {
 /// A step fails, COMMAND cannot be run, or the user interrupts.
 pub(super) fn run(
     way: &Way,
-    fs: Option<&FileSystem>,
+    (fs, options): (Option<&FileSystem>, &str),
     (folder, mounts): (&Path, &[PathBuf]),
     (job, agitation): (&Job, Option<Agitation<'_>>),
     devices: &[Device],
@@ -134,9 +134,10 @@ pub(super) fn run(
             };
             // A loop device goes on counting when it gets another file.
             let before = counts()?;
-            let mounted = disks.iter().zip(mounts);
-            let mounted =
-                mounted.filter_map(|(disk, mount)| Some(Mounted::at(&disk.path, fs?, mount)));
+            let mounted = disks.iter().zip(mounts).filter_map(|(disk, mount)| {
+                let fs = (fs?, options);
+                Some(Mounted::at(&disk.path, fs, mount))
+            });
             let mounted: Vec<Mounted> = mounted.collect::<Result<_, _>>()?;
             let of_disks: Vec<_> = disks.iter().map(|disk| disk.path.clone()).collect();
             let command = job.command(if fs.is_some() { mounts } else { &of_disks });
@@ -270,13 +271,17 @@ impl Drop for Disk {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn at(disk: &Path, fs: &FileSystem, folder: &Path) -> Result<Mounted, Failure> {
+    fn at(
+        disk: &Path,
+        (fs, options): (&FileSystem, &str),
+        folder: &Path,
+    ) -> Result<Mounted, Failure> {
         mount(
             Some(disk),
             folder,
             Some(fs.name),
             MsFlags::empty(),
-            None::<&str>,
+            (!options.is_empty()).then_some(options),
         )
         .map_err(|errno| Failure::io(format!("mount of {}", fs.name), &errno.into()))?;
         Ok(Mounted(folder.to_path_buf()))

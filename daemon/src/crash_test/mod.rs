@@ -3,8 +3,9 @@
 //!
 //! Data flows one way: [`args`] -> [`Plan`] (all that can be refused, before anything is made) ->
 //! [`device`] (image, recording) -> [`uml`], [`host`] or NBD (COMMAND, a [`job`]) -> the
-//! exploration of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`]. On a file
-//! system that only a kernel reads, [`checks`] mounts each state in a machine that stays up.
+//! exploration of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`].
+//! [`states`] says how the check gets the files of a state: on a file system that only a kernel
+//! reads, [`checks`] mounts each state in a machine that stays up.
 //!
 //! Invariants: no run is explored whose FLUSHes did not all reach the device: the kernel's count
 //! has to equal the recording's. The process that the user started only waits, and is the reaper of
@@ -20,13 +21,19 @@ mod frames;
 mod guest;
 mod host;
 mod job;
+mod mount_options;
+mod on_host;
 mod overlay;
 mod programs;
+mod seeds;
+mod states;
+mod stays_up;
 mod uml;
 
 pub(crate) use args::CrashTestArgs;
 pub(crate) use checks::{CheckStatesArgs, check_states};
 pub(crate) use guest::guest_init;
+pub(crate) use states::{RecordedArgs, recorded};
 
 use agitate::Agitation;
 use args::Where;
@@ -46,6 +53,8 @@ use job::{Job, Outcome};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, geteuid};
+use seeds::Seeds;
+use states::How;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -114,8 +123,13 @@ fn work(args: &CrashTestArgs, json: bool) -> Result<(), Failure> {
     let is_over = interrupt::flag()?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(|errno| failed(errno.into()))?;
     let plan = Plan::of(args)?;
-    plan.record(&is_over)?;
-    crashes::crashes(&plan.crashes, json)
+    match args.agitate.filter(|seeds| seeds.count() > 1) {
+        Some(seeds) => seeds::explore(plan, seeds, &is_over, json),
+        None => {
+            plan.record(&is_over)?;
+            crashes::crashes(&plan.crashes, json)
+        }
+    }
 }
 
 /// How COMMAND gets the device.
@@ -128,22 +142,27 @@ enum Machine {
 
 impl Machine {
     /// Returns the machine that was asked for, or the best one here.
-    fn choose(args: &CrashTestArgs) -> Result<Machine, Failure> {
-        let place = scratch_place(&args.crashes);
+    fn choose(fs: &str, how: &How, crashes: &CrashesArgs) -> Result<Machine, Failure> {
+        let place = scratch_place(crashes);
         let uml = || {
             uml::check_visible(&place, uml::OTHER_FOLDER)?;
-            Uml::find(args.memory, &place).map(Machine::Uml)
+            Uml::find(how.memory, &place).map(Machine::Uml)
         };
-        match args.machine {
-            Some(Where::Nbd) if args.fs == file_system::NONE => Ok(Machine::Nbd),
+        let host = || Way::find(crashes.recordings().count()).map(Machine::Host);
+        let is_mounted = crashes.nested.is_some() && fs != file_system::NONE;
+        match how.machine {
+            Some(Where::Host) if is_mounted => Err(Failure::usage(
+                "--nested: a mount on this kernel does not tell in which order it repairs; use `--machine uml`",
+            )),
+            Some(Where::Nbd) if fs == file_system::NONE => Ok(Machine::Nbd),
             Some(Where::Nbd) => Err(Failure::usage(
                 "--machine nbd: nothing mounts the device; with --fs none COMMAND gets its NBD URI",
             )),
-            Some(Where::Host) => Way::find(args.devices()).map(Machine::Host),
+            Some(Where::Host) => host(),
             Some(Where::Uml) => uml(),
-            None if geteuid().is_root() => Way::find(args.devices())
-                .map(Machine::Host)
-                .or_else(|_| uml()),
+            // A kernel's loop device keeps no order.
+            None if is_mounted => uml(),
+            None if geteuid().is_root() => host().or_else(|_| uml()),
             None => uml(),
         }
     }
@@ -157,6 +176,10 @@ struct Plan {
     bytes: u64,
     /// The file system, and the program that makes it.
     fs: Option<(&'static FileSystem, PathBuf)>,
+    /// Options of its mount.
+    mount_options: String,
+    /// Its unit of atomicity, if it is not the default one.
+    atomic_unit: Option<String>,
     command: Vec<OsString>,
     /// Seed of the agitation of its files.
     agitate: Option<u64>,
@@ -201,19 +224,37 @@ impl Plan {
                 "--agitate: with --fs none there are no files to write back; leave it out",
             ));
         }
-        let machine = Machine::choose(args)?;
-        let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &machine, args)?;
-        for (device, recording) in crashes.recordings().enumerate() {
-            refuse_recording(recording, device)?;
+        if args.group.is_some() && args.agitate.is_some_and(|seeds| seeds.count() > 1) {
+            return Err(Failure::usage(
+                "--group: with one seed of --agitate only: the recordings of several are FILE.2, too",
+            ));
         }
+        let how = How {
+            machine: args.machine,
+            memory: args.memory,
+            mount_options: args.mount_options.clone(),
+        };
+        let mount_options = mount_options::of(&how.mount_options, fs.as_ref().map(|(fs, _)| *fs))?;
+        device::flash(args.atomic_unit.as_deref(), bytes)?;
         crashes::check_arguments(of_recording)?;
+        let machine = Machine::choose(&args.fs, &how, of_recording)?;
+        let shown_by = fs.as_ref().map(|(fs, _)| *fs);
+        let crashes = states::shown(shown_by, &machine, &how, of_recording)?;
+        let is_default = crashes.recording == Path::new(args::RECORDING);
+        let seeds = 1..=args.agitate.map_or(1, Seeds::count);
+        let of_seeds = seeds.map(|number| seeds::numbered(&crashes.recording, number));
+        for recording in of_seeds.chain(crashes.others.iter().cloned()) {
+            refuse_recording(&recording, is_default)?;
+        }
         Ok(Plan {
             machine,
             size: args.size.clone(),
             bytes,
             fs,
+            mount_options,
+            atomic_unit: args.atomic_unit.clone(),
             command: args.command.clone(),
-            agitate: args.agitate,
+            agitate: args.agitate.map(|seeds| seeds.first),
             crashes,
         })
     }
@@ -237,8 +278,9 @@ impl Plan {
         // Messages of a device that is not served yet are nobody's.
         let silent = NoSubscriber::default();
         with_default(silent, || {
+            let unit = self.atomic_unit.as_deref();
             let mut places = places.iter();
-            places.try_for_each(|places| places.create(&self.size, fs))
+            places.try_for_each(|places| places.create(&self.size, unit, fs))
         })?;
         for recording in &recordings {
             if recording.exists() {
@@ -284,6 +326,7 @@ impl Plan {
         is_over: &(dyn Fn() -> bool + Sync),
     ) -> Result<Report, Failure> {
         let fs = self.fs.as_ref().map(|(fs, _)| *fs);
+        let options = self.mount_options.as_str();
         let mount = |device| nth_file(&folder.join("mnt"), device);
         let mounts: Vec<_> = (0..places.len()).map(mount).collect();
         for mount in &mounts {
@@ -293,6 +336,7 @@ impl Plan {
         let first = &places[0];
         let job = Job::of(&self.command, &first.dirs)?;
         let (mut devices, mut targets) = (Vec::new(), Vec::new());
+        let unit = self.atomic_unit.as_deref();
         for (number, (places, recording)) in
             places.iter().zip(self.crashes.recordings()).enumerate()
         {
@@ -301,13 +345,14 @@ impl Plan {
                 Machine::Host(way) => way.target(folder, number),
                 Machine::Nbd => host::uri(folder, number),
             };
-            devices.push(Device::start(places, &target, recording)?);
+            devices.push(Device::start(places, &target, recording, unit)?);
             ours.borrow_mut().push(identity(recording));
             targets.push(PathBuf::from(target));
         }
         let pids: Vec<Pid> = devices.iter().map(Device::pid).collect();
         let report = match &self.machine {
             Machine::Uml(uml) => {
+                let fs = (fs, options);
                 let spec = Spec::of_command(fs, &mounts, job, &first.dirs, self.agitate)?;
                 let control = first.dirs.control(device::NAME);
                 let ask = move |request: Vec<u8>| ask(&control, &request).unwrap_or_default();
@@ -327,7 +372,8 @@ impl Plan {
                     seed,
                 });
                 let load = (&job, agitation);
-                host::run(way, fs, (folder, &mounts), load, &devices, first, is_over)
+                let (fs, mounts) = ((fs, options), (folder, &mounts[..]));
+                host::run(way, fs, mounts, load, &devices, first, is_over)
             }
             Machine::Nbd => {
                 let command = job.command(&targets);
@@ -428,94 +474,19 @@ fn scratch_place(args: &CrashesArgs) -> PathBuf {
     place.canonicalize().unwrap_or(place)
 }
 
-/// Returns the exploration, with the files of a state for the check: mounted by the kernel that ran
-/// COMMAND, unless they can be read without.
-///
-/// # Errors
-/// Nothing here shows the check the files of a state.
-fn checks_of(
-    fs: Option<&FileSystem>,
-    machine: &Machine,
-    of: &CrashTestArgs,
-) -> Result<CrashesArgs, Failure> {
-    let mut args = of.crashes.clone();
-    let Some(fs) = fs else {
-        return match args.files {
-            None => Ok(args),
-            Some(_) => Err(Failure::usage("--files: there are none with --fs none")),
-        };
-    };
-    if fs.is_readable {
-        args.files.get_or_insert_with(|| "/".into());
-        return Ok(args);
-    }
-    let name = fs.name;
-    if of.group.is_some() {
-        return Err(Failure::usage(format!(
-            "--group: with --fs {name} each state has to be mounted, and one file system is at a time; use ext4, or none"
-        )));
-    }
-    if args.files.is_some() {
-        return Err(Failure::usage(format!(
-            "--files reads ext4; with --fs {name} the check finds the mounted state in FTLD_FILES"
-        )));
-    }
-    if args.server {
-        return Err(Failure::usage(format!(
-            "--server: with --fs {name} each state is mounted for a check of its own; leave it out"
-        )));
-    }
-    if let Machine::Uml(_) = machine {
-        args.check = checks::command(name, of.memory, &args.check)?;
-        args.server = true;
-        return Ok(args);
-    }
-    if !is_known_here(name) {
-        return Err(Failure::failed(format!(
-            "--fs {name}: this kernel does not know it; use `--machine uml`, or another file system"
-        )));
-    }
-    args.check = on_mounted(fs, &args.check);
-    Ok(args)
-}
-
-/// Returns the command that mounts a state and runs the check on it.
-fn on_mounted(fs: &FileSystem, check: &str) -> String {
-    let (name, options) = (fs.name, fs.mount_options);
-    // The check may end in a comment, or in the text of a redirection.
-    format!(
-        "export FTLD_FILES=\"$FTLD_WORK/files\"; mkdir \"$FTLD_FILES\"; \
-         mount -t {name} -o loop{options} \"$FTLD_IMAGE\" \"$FTLD_FILES\" || exit 1; \
-         (\n{check}\n); rc=$?; umount \"$FTLD_FILES\"; exit $rc"
-    )
-}
-
-/// Returns whether this kernel can mount a file system.
-fn is_known_here(name: &str) -> bool {
-    let is_listed = || {
-        let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        list.lines()
-            .any(|line| line.split_whitespace().last() == Some(name))
-    };
-    // A mount would load its module, too.
-    is_listed() || (Command::new("modprobe").arg(name).output().is_ok() && is_listed())
-}
-
 /// Returns device and number of a file, if there is one.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let meta = path.symlink_metadata().ok()?;
     Some((meta.dev(), meta.ino()))
 }
 
-/// Refuses to replace a file, unless it is the default recording of a device, from 0.
-fn refuse_recording(recording: &Path, device: usize) -> Result<(), Failure> {
+/// Refuses to replace a file, unless it is the default recording.
+fn refuse_recording(recording: &Path, is_default: bool) -> Result<(), Failure> {
     output::writable("--record", recording)?;
     if recording.symlink_metadata().is_err() {
         return Ok(());
     }
-    let is_default = recording == nth_file(Path::new(args::RECORDING), device);
-    let is_ours = is_default && Reader::open(recording, true).is_ok();
-    if is_ours {
+    if is_default && Reader::open(recording, true).is_ok() {
         return Ok(());
     }
     Err(Failure::usage(format!(
@@ -544,27 +515,6 @@ fn show(bytes: &[u8]) {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
-
-    #[test]
-    fn the_exit_code_of_a_check_on_a_mounted_state_is_its_own() {
-        let fs = file_system::of("xfs").expect("a file system");
-        // Stands for programs that take root.
-        let programs = "mkdir() { :; }\nmount() { :; }\numount() { :; }\n";
-        for (check, wanted) in [
-            ("true", 0),
-            ("exit 7", 7),
-            ("test -n \"$FTLD_FILES\" # a comment", 0),
-            ("test \"$(cat <<END\none\nEND\n)\" = one", 0),
-            ("cat <<END | grep -q two\none\nEND", 1),
-        ] {
-            let mut shell = Command::new("/bin/sh");
-            shell
-                .arg("-c")
-                .arg(programs.to_owned() + &on_mounted(fs, check));
-            let code = shell.status().expect("a shell").code();
-            assert_eq!(code, Some(wanted), "{check}");
-        }
-    }
 
     /// Stands for the program.
     #[derive(clap::Parser)]

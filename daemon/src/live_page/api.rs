@@ -6,11 +6,11 @@
 
 use super::PageSource;
 use super::neighbours::Neighbour;
+use crate::load::{Load, Pattern, Setting};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ftl_core::schemes::Scheme;
 use ftl_core::{BlockUse, Event, EventKind};
-use ftld_device::status::InstanceInfo;
 use ftld_device::volume::{CELLS_MAX, Cell};
 use ftld_kit::convert::index;
 use nand_model::Cause;
@@ -30,7 +30,8 @@ pub(crate) fn since(query: &str) -> Option<u64> {
 }
 
 /// Returns the facts that are constant while the instance runs.
-pub(crate) fn device(facts: &InstanceInfo) -> String {
+pub(crate) fn device(observed: &dyn PageSource) -> String {
+    let facts = &*observed.view().facts;
     let geometry = facts.geometry();
     let scheme = Scheme::find(facts.scheme).map(|scheme| {
         json!({
@@ -44,7 +45,7 @@ pub(crate) fn device(facts: &InstanceInfo) -> String {
         "blocks": facts.blocks(), "pages_per_block": geometry.pages_per_block, "page_bytes": geometry.page_bytes,
         "dies": facts.dies(), "latency": facts.latency.name(),
         "uses": BlockUse::ALL.map(BlockUse::name), "events": EventKind::ALL.map(EventKind::name),
-        "causes": Cause::ALL.map(Cause::name),
+        "causes": Cause::ALL.map(Cause::name), "load": observed.load().is_some(),
     });
     format!("{answer}\n")
 }
@@ -151,6 +152,13 @@ pub(crate) fn events(observed: &dyn PageSource, since: Option<u64>) -> String {
 pub(crate) fn history(observed: &dyn PageSource, since: Option<u64>) -> String {
     let text = observed.page().history.lock().json(since.unwrap_or(0));
     format!("{text}\n")
+}
+
+/// Returns what the load of the daemon's own does, and what it could do.
+pub(crate) fn load(load: &Load) -> String {
+    let Setting { pattern, rate } = load.setting();
+    let answer = json!({"pattern": pattern.name(), "rate": rate, "patterns": Pattern::names()});
+    format!("{answer}\n")
 }
 
 /// Returns this instance and the others of its user.
@@ -279,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_device_tells_its_scheme() {
-        let answer = read(&device(&Still::default().view.facts));
+        let answer = read(&device(&Still::default()));
         assert_eq!(answer["scheme"]["name"], "pagemap");
         assert_eq!(answer["uses"][BlockUse::Map as usize], "map");
         assert_eq!(answer["causes"].as_array().unwrap().len(), Cause::ALL.len());

@@ -47,7 +47,7 @@ struct Sample {
     emulated_ns: u64,
     /// Bytes that the host wrote, at the time of the flash snapshot.
     written_bytes: u64,
-    /// The same since the image was opened.
+    /// Bytes that the host wrote since the image was opened.
     written_total_bytes: u64,
     /// Flash programs since the image was opened.
     programs_total: u64,

@@ -6,6 +6,7 @@ pub(crate) mod history;
 pub(crate) mod neighbours;
 pub(crate) mod page;
 
+use crate::load::Load;
 use ftld_device::status::StatusSource;
 use history::History;
 use neighbours::Neighbours;
@@ -22,4 +23,9 @@ pub struct PageState {
 pub trait PageSource: StatusSource {
     /// Returns the state that the daemon keeps for the page.
     fn page(&self) -> &PageState;
+
+    /// Returns the load of the daemon's own, if it has one.
+    fn load(&self) -> Option<&Load> {
+        None
+    }
 }

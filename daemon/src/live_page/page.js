@@ -44,7 +44,7 @@ async function poll() {
     if (!device) { device = await ask('/api/device'); describe(); }
     const [status, history, events, blocks, instances] = await Promise.all([ask('/status'), ask('/api/history?since=' + now.sample),
       ask('/api/events?since=' + now.next), ask('/api/blocks?since=' + now.generation), polls % 5 < 2 ? ask('/api/instances') : null]);
-    if (now.status && status.pid !== now.status.pid) { location.reload(); return; }
+    if (now.status && (status.pid !== now.status.pid || status.uptime_seconds < now.status.uptime_seconds)) { location.reload(); return; }
     take(status, history, events, blocks);
     if (instances) links(instances.instances);
     failures = 0;
@@ -228,12 +228,33 @@ function describe() {
   $('name').textContent = device.name;
   $('what').textContent = [scheme && scheme.name, device.profile, bytes(device.size_bytes), device.target].filter(Boolean).join(' \u00b7 ');
   $('what').title = $('what').textContent;
+  if (device.load) load();
   if (scheme) {
     $('scheme-name').textContent = scheme.title;
     $('scheme-about').textContent = scheme.about || '';
     $('scheme-facts').textContent = 'Maps: ' + scheme.mapping + '. RAM: ' + scheme.ram + '. ' + scheme.paper + '.';
   }
   $('foot').textContent = 'ftld ' + device.version + ', ' + (device.shards > 1 ? device.shards + ' chips, ' : '') + device.blocks + ' blocks of ' + device.pages_per_block + ' pages of ' + bytes(device.page_bytes);
+}
+
+// The load of `ftld demo`: a button for each pattern, and two for the rate.
+async function load(change) {
+  const answer = await fetch('/api/load' + (change ? '?' + change : ''), change ? { method: 'POST', headers: { 'x-ftld': '1' } } : {});
+  if (!answer.ok) return;
+  const { pattern, rate, patterns } = await answer.json(), box = $('load');
+  const button = (text, change, pressed) => {
+    const made = document.createElement('button');
+    made.type = 'button';
+    made.textContent = text;
+    if (pressed !== undefined) made.setAttribute('aria-pressed', pressed);
+    made.addEventListener('click', () => load(change));
+    return made;
+  };
+  const has = document.activeElement && [...box.children].indexOf(document.activeElement);
+  box.replaceChildren('load', ...patterns.map(name => button(name, 'pattern=' + name, name === pattern)),
+    button('slower', 'rate=' + Math.max(1, Math.round(rate / 2))), rate + '/s', button('faster', 'rate=' + Math.min(100000, rate * 2)));
+  box.hidden = false;
+  if (has >= 0 && box.children[has]) box.children[has].focus();
 }
 
 // ---- drawing

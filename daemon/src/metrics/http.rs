@@ -1,6 +1,6 @@
 //! HTTP server: the live page at `/`, its data under `/api/`, and `/metrics`, `/healthz`,
 //! `/status`. It reads published views only, so no answer waits for a request; and no request
-//! changes the device.
+//! changes the device, but for the load of `ftld demo`, which the page itself may change.
 //!
 //! A hostile or slow client costs one of [`CONNECTIONS`] for at most `DEADLINE`, 8 KiB for its
 //! request, and the answer: some 200 KB at most, `/api/history`. When all connections are taken,
@@ -47,8 +47,10 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 /// Policy of all answers except the page: nothing is loaded or run.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
-const PATHS: &str = "there are /, /metrics, /healthz, /status, /api/device, /api/blocks, /api/events, /api/history and \
-     /api/instances\n";
+const PATHS: &str = "there are /, /metrics, /healthz, /status, /api/device, /api/blocks, /api/events, /api/history, \
+     /api/instances and /api/load\n";
+/// Header of a request that changes something: a page of another site cannot send it unasked.
+const OWN: &str = "x-ftld";
 
 /// Binds the address before any other step, so that a taken port leaves no trace.
 ///
@@ -204,7 +206,14 @@ async fn connection(
             .headers()
             .get(HOST)
             .map(|host| host.to_str().unwrap_or_default());
-        let response = answer(request.method(), request.uri(), host, &*observed, &hosts);
+        let is_own = request.headers().contains_key(OWN);
+        let asked = Asked {
+            method: request.method(),
+            uri: request.uri(),
+            host,
+            is_own,
+        };
+        let response = answer(&asked, &*observed, &hosts);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
@@ -217,32 +226,39 @@ async fn connection(
     }
 }
 
-/// Answers one request and counts it. `host` is its `Host` header; a browser always sends one.
-fn answer(
-    method: &Method,
-    uri: &Uri,
-    host: Option<&str>,
-    observed: &dyn PageSource,
-    hosts: &Hosts,
-) -> Response<Full<Bytes>> {
-    let response = respond(method, uri, host, observed, hosts);
+/// A request, without the headers that do not matter.
+struct Asked<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    /// Header `Host`; a browser always sends one.
+    host: Option<&'a str>,
+    /// Whether it has the header [`OWN`].
+    is_own: bool,
+}
+
+/// Answers one request and counts it.
+fn answer(asked: &Asked<'_>, observed: &dyn PageSource, hosts: &Hosts) -> Response<Full<Bytes>> {
+    let response = respond(asked, observed, hosts);
     observed.service().note_http(response.status().as_str());
     response
 }
 
-fn respond(
-    method: &Method,
-    uri: &Uri,
-    host: Option<&str>,
-    observed: &dyn PageSource,
-    hosts: &Hosts,
-) -> Response<Full<Bytes>> {
+fn respond(asked: &Asked<'_>, observed: &dyn PageSource, hosts: &Hosts) -> Response<Full<Bytes>> {
+    let &Asked {
+        method,
+        uri,
+        host,
+        is_own,
+    } = asked;
     if let Some(host) = host.filter(|host| !hosts.allow(host)) {
         let text = format!(
             "this instance does not go by the name {host:?}: ask by IP address or localhost, or start ftld with \
              --metrics-host NAME\n"
         );
         return reply(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
+    }
+    if method == Method::POST && uri.path() == "/api/load" && is_own {
+        return set_load(uri.query().unwrap_or_default(), observed);
     }
     if method != Method::GET && method != Method::HEAD {
         let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n");
@@ -265,10 +281,11 @@ fn respond(
                 .insert(CONTENT_SECURITY_POLICY, policy);
             response
         }
-        "/api/device" => reply(StatusCode::OK, JSON, api::device(&observed.view().facts)),
+        "/api/device" => reply(StatusCode::OK, JSON, api::device(observed)),
         "/api/blocks" => reply(StatusCode::OK, JSON, api::blocks(observed, since())),
         "/api/events" => reply(StatusCode::OK, JSON, api::events(observed, since())),
         "/api/history" => reply(StatusCode::OK, JSON, api::history(observed, since())),
+        "/api/load" => load(observed),
         "/api/instances" => reply(StatusCode::OK, JSON, api::instances(observed)),
         "/metrics" => reply(
             StatusCode::OK,
@@ -283,6 +300,31 @@ fn respond(
         ),
         _ => reply(StatusCode::NOT_FOUND, TEXT, PATHS),
     }
+}
+
+/// Returns the load of the daemon's own, and the names of those that there are.
+fn load(observed: &dyn PageSource) -> Response<Full<Bytes>> {
+    match observed.load() {
+        Some(load) => reply(StatusCode::OK, JSON, api::load(load)),
+        None => reply(
+            StatusCode::NOT_FOUND,
+            TEXT,
+            "only `ftld demo` has a load of its own\n",
+        ),
+    }
+}
+
+/// Changes the load of the daemon's own.
+fn set_load(query: &str, observed: &dyn PageSource) -> Response<Full<Bytes>> {
+    let Some(own) = observed.load() else {
+        return load(observed);
+    };
+    let Some(setting) = own.setting().changed(query) else {
+        let text = "pattern=NAME, rate=REQUESTS-PER-SECOND, or both with & between them\n";
+        return reply(StatusCode::BAD_REQUEST, TEXT, text);
+    };
+    own.set(setting);
+    load(observed)
 }
 
 fn health(observed: &dyn PageSource) -> Response<Full<Bytes>> {
@@ -325,8 +367,25 @@ pub(crate) fn get(
     host: Option<&str>,
     observed: &dyn PageSource,
 ) -> Response<Full<Bytes>> {
+    ask(&Method::GET, target, host, false, observed)
+}
+
+#[cfg(test)]
+pub(crate) fn ask(
+    method: &Method,
+    target: &str,
+    host: Option<&str>,
+    is_own: bool,
+    observed: &dyn PageSource,
+) -> Response<Full<Bytes>> {
     let uri = target.parse().expect("a target");
-    answer(&Method::GET, &uri, host, observed, &Hosts::default())
+    let asked = Asked {
+        method,
+        uri: &uri,
+        host,
+        is_own,
+    };
+    answer(&asked, observed, &Hosts::default())
 }
 
 #[cfg(test)]
@@ -366,7 +425,7 @@ mod tests {
 
     #[test]
     fn nothing_but_get_and_head_and_nothing_may_be_framed_or_guessed() {
-        let (still, hosts) = (Still::default(), Hosts::default());
+        let still = Still::default();
         for method in [
             Method::POST,
             Method::PUT,
@@ -375,9 +434,13 @@ mod tests {
             Method::PATCH,
             Method::TRACE,
         ] {
-            let refused = answer(&method, &Uri::from_static("/"), None, &still, &hosts);
+            let refused = ask(&method, "/", None, true, &still);
             assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
         }
+        let load = "/api/load?pattern=zipf";
+        let [own, foreign] = [true, false].map(|own| ask(&Method::POST, load, None, own, &still));
+        assert_eq!(foreign.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(own.status(), StatusCode::NOT_FOUND, "no demo");
         for path in ["/", "/metrics", "/api/blocks?since=1", "/nowhere"] {
             let response = get(path, None, &still);
             let header = |name| response.headers()[name].to_str().unwrap();
@@ -412,15 +475,9 @@ mod tests {
         }
         get("/nowhere", None, &still);
         get("/", Some("rebound.example"), &still);
-        answer(
-            &Method::POST,
-            &Uri::from_static("/"),
-            None,
-            &still,
-            &Hosts::default(),
-        );
+        ask(&Method::POST, "/", None, false, &still);
         still.view.failure = Some("sync failed".into());
         get("/healthz", None, &still);
-        assert_eq!(still.service.view().http, [3, 1, 1, 1, 1]);
+        assert_eq!(still.service.view().http, [3, 0, 1, 1, 1, 1]);
     }
 }

@@ -28,6 +28,9 @@ pub(super) fn end(
     };
     served.volume.resume();
     served.faults.release();
+    if let Some(load) = served.load.get() {
+        load.end();
+    }
     let _patience = notify::stopping();
     let stopped = service.stop(how);
     drop(background);

@@ -12,9 +12,10 @@ mod until_stop;
 
 use crate::activation::InheritedSockets;
 use crate::live_page::PageState;
+use crate::load::{Load, Setting};
 use crate::metrics::hosts::Hosts;
 use crate::notify::TimeoutExtender;
-use crate::{control, detach, notify};
+use crate::{control, demo, detach, notify};
 pub(crate) use end::close;
 use end::end;
 use ftld_device::background::Background;
@@ -42,8 +43,8 @@ use served::Served;
 use std::fs::File;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use until_stop::{announce, run};
 
@@ -56,6 +57,10 @@ pub(crate) struct How {
     pub(crate) detached: bool,
     /// The ready line is JSON.
     pub(crate) json: bool,
+    /// A load of its own.
+    pub(crate) load: Option<Setting>,
+    /// Shows the live page in a browser.
+    pub(crate) opens_page: bool,
 }
 
 /// Serves until a signal or command ends the device.
@@ -104,6 +109,7 @@ pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failur
         service,
         recorder,
         faults,
+        device,
     } = close_unless_started(started, &opened)?;
     if let Some(recording) = recording {
         recording.keep();
@@ -117,9 +123,14 @@ pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failur
         (recorder, faults),
     );
     leave_folder(&target);
-    let device = start_background(served, service)?;
-    let stop = serve_until_told((config, dirs), how, log.as_ref(), &device, http, control);
-    end_as_told(stop, device)
+    let running = start_background(served, service)?;
+    if let Some(setting) = how.load {
+        let load = Load::start(setting, device);
+        let load = load.map_err(|error| Failure::io("the thread of the load", &error))?;
+        running.served.load.get_or_init(|| load);
+    }
+    let stop = serve_until_told((config, dirs), how, log.as_ref(), &running, http, control);
+    end_as_told(stop, running)
 }
 
 /// Sets a private umask, and leaves the caller's session if `how` is detached.
@@ -207,6 +218,8 @@ struct Started {
     service: Arc<dyn Service>,
     recorder: Option<Arc<Recorder>>,
     faults: Arc<Faults>,
+    /// The device as its users have it.
+    device: Arc<dyn BlockDevice>,
 }
 
 /// Starts the recording with the content that the device has.
@@ -269,12 +282,13 @@ fn start_device(
     if let Some(recorder) = &recorder {
         device = Arc::new(Recorded::new(device, recorder.clone()));
     }
-    let service = transport::start(target, passed, device, context)?;
+    let service = transport::start(target, passed, device.clone(), context)?;
     Ok(Started {
         control,
         service,
         recorder,
         faults,
+        device,
     })
 }
 
@@ -338,6 +352,7 @@ fn describe(
         page: PageState::default(),
         recorder,
         faults,
+        load: OnceLock::new(),
     })
 }
 
@@ -408,6 +423,9 @@ fn serve_until_told(
     };
     let ready = || {
         announce(&served.facts, how.json);
+        if how.opens_page {
+            demo::open_page(&served.facts);
+        }
         if let Some(log) = log {
             detach::leave_terminal(log);
         }

@@ -4,6 +4,7 @@
 //! matter.
 
 use crate::live_page::{PageSource, PageState};
+use crate::load::Load;
 use ftld_device::faults::Faults;
 use ftld_device::inject::Kind;
 use ftld_device::record::{Marked, Recorder, not_recorded};
@@ -13,7 +14,7 @@ use ftld_device::transport::nbd::NbdStats;
 use ftld_device::volume::{BlockMap, EventsView, Volume};
 use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use strum::EnumCount;
 
 /// State of a running instance for HTTP and the control socket.
@@ -26,6 +27,8 @@ pub(super) struct Served {
     pub(super) page: PageState,
     pub(super) recorder: Option<Arc<Recorder>>,
     pub(super) faults: Arc<Faults>,
+    /// The load of `ftld demo`.
+    pub(super) load: OnceLock<Load>,
 }
 
 impl StatusSource for Served {
@@ -80,6 +83,10 @@ impl StatusSource for Served {
 impl PageSource for Served {
     fn page(&self) -> &PageState {
         &self.page
+    }
+
+    fn load(&self) -> Option<&Load> {
+        self.load.get()
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A flash page: the unit that is old or new after a cut, never a mixture.
 const PAGE: usize = 1024;
-/// Of the device of 2 MiB.
+/// Flash pages of the device of 2 MiB.
 const PAGES: usize = 2048;
 const ZEROS: u64 = 0;
 

@@ -5,6 +5,7 @@ mod clean_stop;
 mod clone;
 mod create_killed;
 mod daemon;
+mod demo;
 mod first_contact;
 mod host;
 mod http_crowd;

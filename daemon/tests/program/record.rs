@@ -268,7 +268,8 @@ fn flash(before: &Value, after: &Value) -> serde_json::Map<String, Value> {
 }
 
 /// A client writes, trims and flushes over NBD; the replay of the recording does the same to the
-/// flash. Background work, which a replay has not, rests while the device is paused or steps.
+/// flash. The device is paused and stepped, so there is no background work, which a replay would
+/// not repeat.
 #[test]
 fn a_replay_has_the_counters_of_the_live_device() {
     let host = Host::new();

@@ -24,11 +24,11 @@ def main(run, read):
         try:
             found = read(sys.argv[2])
             problem = verify(found, int(os.environ.get("FTLD_MARK") or 0))
-        # What an extension in Rust panics with is no Exception.
+        # A panic of an extension in Rust is a BaseException, no Exception.
         except BaseException as error:
             problem = f"{type(error).__name__}: {error}".splitlines()[0]
         print(problem or "whole", flush=True)
-        # As after a power cut: nothing is closed.
+        # Ends without closing anything, as a power cut does.
         os._exit(1 if problem else 0)
     os._exit(0)
 

@@ -1,5 +1,5 @@
-//! What the Rust programs share: `base run FOLDER N`, `base check FOLDER`. Transaction N writes three keys, and is reported
-//! (`ACK N`) once its commit returned.
+//! What the Rust programs share: `base run FOLDER N`, `base check FOLDER`. Transaction N writes
+//! three keys, and is reported (`ACK N`) once its commit returned.
 
 use std::io::BufRead;
 

@@ -68,7 +68,7 @@ pub(crate) struct BlockTable {
     blocks: Vec<Block>,
     valid: Vec<u64>,
     victims: VictimIndex,
-    /// Of the blocks in SLC mode: those that may be folded. GC does not select them.
+    /// By block: whether it is in SLC mode and may be folded. GC does not select such blocks.
     foldable: Vec<bool>,
     by_state: [u32; State::COUNT],
     full_by_role: [u32; Role::SLOTS],

@@ -278,7 +278,7 @@ impl Checkpoints {
     }
 
     /// Reads a set, several pages of a block at once; `None` if it is not complete. Keeps its
-    /// content if that is wanted.
+    /// content if `is_wanted`.
     fn read_set(
         space: &mut Space,
         id: u64,

@@ -71,7 +71,7 @@ impl CheckpointWriter {
         self.has_interval() && pseq - self.last >= self.interval
     }
 
-    /// Begins the interval anew.
+    /// Restarts the interval.
     pub(crate) fn begin_interval(&mut self, pseq: u64) {
         self.last = pseq;
     }

@@ -129,8 +129,8 @@ impl Flash {
         self.now
     }
 
-    /// Waits until all programs have ended, including those of overlapping requests, and cached ones
-    /// in the cells, not only in a register. Returns that instant; a FLUSH ends with it.
+    /// Waits until all programs have ended, including those of overlapping requests, and cached
+    /// ones in the cells, not only in a register. Returns that instant; a FLUSH ends with it.
     ///
     /// Operations that supersede pages permanently start here. A mapping page on one die must not
     /// be safe while a page that it names is torn on another. Likewise, a block must not be erased

@@ -72,8 +72,8 @@ pub(crate) trait GarbageCollect: Sized {
     /// Relocates every valid page of a full block. Returns their number.
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError>;
 
-    /// Relocates at most `most` valid pages of a victim, which stays one. Returns their number, 0 if
-    /// it would take a block of the reserve. Only a scheme with `gc.pace` does.
+    /// Relocates at most `most` valid pages of a victim, which stays one. Returns their number, 0
+    /// if it would take a block of the reserve. Only a scheme with `gc.pace` does.
     fn relocate_first(&mut self, _: Pbn, _: u32, _: Cause) -> Result<u32, FtlError> {
         Ok(0)
     }

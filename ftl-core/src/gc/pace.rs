@@ -1,11 +1,11 @@
 //! When the pages of a victim are relocated: `gc.pace`.
 //!
 //! - `at_once` (default): all of them, before the write that needs a free block.
-//! - `even`: some after every host write, as soon as there are no more free blocks than GC keeps and
-//!   [`HEADROOM`]. A victim of P pages, v of them valid, gains P - v pages. So GC keeps up with the
-//!   host if it relocates v / (P - v) pages per page written, and that times the number of missing
-//!   blocks if it fell behind. The write does not wait for these copies; a later request may, for
-//!   those that its die still has to do. In idle time it relocates one page at a time.
+//! - `even`: some after every host write, as soon as there are no more free blocks than GC keeps
+//!   and [`HEADROOM`]. A victim of P pages, v of them valid, gains P - v pages. So GC keeps up with
+//!   the host if it relocates v / (P - v) pages per page written, and that times the number of
+//!   missing blocks if it fell behind. The write does not wait for these copies; a later request
+//!   may, for those that its die still has to do. In idle time it relocates one page at a time.
 //!
 //! Invariants: each step is bounded by the pages that the host has just written. An unfinished
 //! victim keeps its other pages and stays a victim, so any GC run may finish it; a write that finds
@@ -81,8 +81,8 @@ pub(crate) fn after_write<F: GarbageCollect>(ftl: &mut F, written: u32) -> Resul
     power_lost(outcome.map(drop))
 }
 
-/// Returns an error only if power is lost: the write has taken effect, and the GC run that needs the
-/// block reports the others.
+/// Returns an error only if power is lost: the write has taken effect, and the GC run that needs
+/// the block reports the others.
 fn power_lost(outcome: Result<(), FtlError>) -> Result<(), FtlError> {
     match outcome {
         Err(FtlError::PowerLost) => Err(FtlError::PowerLost),
@@ -100,8 +100,8 @@ pub(crate) fn when_idle<F: GarbageCollect>(ftl: &mut F) -> Result<Option<u32>, F
     step(ftl, |_, _, _| 1)
 }
 
-/// Relocates pages of the victim, or releases it if it has none left. `due` returns their number for
-/// a victim, the pages of a block, and what is owed. Returns `None` if nothing can be done.
+/// Relocates pages of the victim, or releases it if it has none left. `due` returns their number
+/// for a victim, the pages of a block, and what is owed. Returns `None` if nothing can be done.
 fn step<F: GarbageCollect>(
     ftl: &mut F,
     due: impl FnOnce(Victim, u32, &mut u64) -> u32,

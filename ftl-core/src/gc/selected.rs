@@ -13,7 +13,7 @@ pub(super) const STREAMS_MAX: u32 = 16;
 /// Policies of a scheme itself, and the device for which they are created.
 #[derive(Clone, Copy)]
 pub(crate) struct Own {
-    /// By name. The first is the scheme's default, for streams and for victims.
+    /// Names and policies. The first is the scheme's default, for streams and for victims.
     pub(crate) list: &'static [(&'static str, NewPolicy)],
     pub(crate) device: Device,
 }
@@ -24,7 +24,7 @@ impl Own {
         Own::none_of(geometry, 0)
     }
 
-    /// Returns the same for a device of so many logical pages.
+    /// Returns them for a device with this number of logical pages.
     pub(crate) fn none_of(geometry: &Geometry, logical_pages: u32) -> Own {
         let device = Device {
             geometry: *geometry,
@@ -205,7 +205,7 @@ impl Policies {
         stream.min(host - 1)
     }
 
-    /// Returns the stream of a copy; with one for all, that of the host.
+    /// Returns the stream of a copy. With a single stream, it is the stream of the host.
     #[inline(always)]
     pub(super) fn stream_of_copy(&mut self, copy: &PageCopy) -> u32 {
         if let Some(other) = self.listener() {

@@ -113,9 +113,9 @@ impl Scheme {
     }
 
     /// Lays out a device of `size_bytes` whose good flash exceeds its size by the share `op`: whole
-    /// blocks, rounded up. Bad blocks from the factory come on top; those that the data sheet allows
-    /// later are part of the over-provisioning. On a paper's device the size follows, rounded down,
-    /// and `size_bytes` must be 0.
+    /// blocks, rounded up. Bad blocks from the factory come on top; those that the data sheet
+    /// allows later are part of the over-provisioning. On a paper's device the size follows,
+    /// rounded down, and `size_bytes` must be 0.
     ///
     /// # Errors
     /// [`FtlError::Config`] if the scheme needs more over-provisioning; the message has the
@@ -141,7 +141,7 @@ impl Scheme {
         }
     }
 
-    /// The same for a size: the number of blocks follows.
+    /// Lays out a device of `size_bytes` and this effective over-provisioning.
     fn effective_of_size(
         &self,
         profile: &Profile,
@@ -173,7 +173,7 @@ impl Scheme {
         )
     }
 
-    /// The same on a device with blocks in SLC mode, which take fewer pages.
+    /// Does this for a device with blocks in SLC mode, which take fewer pages.
     fn effective_with_region(
         &self,
         profile: &Profile,
@@ -200,7 +200,7 @@ impl Scheme {
         self.finish(profile, blocks, logical_pages, params)
     }
 
-    /// The same for a number of blocks: the size follows.
+    /// Lays out a device of `blocks` blocks and this effective over-provisioning.
     fn effective_on(
         &self,
         profile: &Profile,

@@ -45,7 +45,7 @@ pub struct Scheme {
     pub params: &'static [ParamDoc],
     /// Parameters shared with its family.
     pub shared_params: &'static [ParamDoc],
-    /// Those of its parameters that take RAM, in the order in which RAM is given to them.
+    /// Parameters that take RAM, in the order in which RAM is given to them.
     pub ram_params: &'static [RamParam],
     /// Returns the blocks beyond data and over-provisioning: mapping, checkpoints, open blocks,
     /// reserve.

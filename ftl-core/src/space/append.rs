@@ -343,7 +343,7 @@ impl Space {
         }
     }
 
-    /// The same if there is no room yet, or only in gaps.
+    /// Like [`Self::frontier`], for a stream without room, or with room only in gaps.
     #[cold]
     pub(super) fn new_frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
         if self.room(stream) == 0 {

@@ -10,13 +10,13 @@ use crate::int::to_u32;
 use crate::scan::provisional;
 
 impl Space {
-    /// Says whether a mount rewrites pages now: then the blocks kept for it may be taken.
+    /// Sets whether a mount rewrites pages now: only then it may take the blocks reserved for it.
     pub(crate) fn set_rewriting(&mut self, on: bool) {
         assert!(self.mounting, "pages are rewritten outside a mount");
         self.takes_kept = on;
     }
 
-    /// Says whether a mount may borrow the blocks kept for its rewrites while no other block is
+    /// Sets whether a mount may borrow the blocks kept for its rewrites while no other block is
     /// free: for GC, and for the mapping pages that it writes. An earlier mount may have taken the
     /// last other blocks before power failed, or programs failed in them. A lost copy changes no
     /// content: its source stays until the copy is safe.

@@ -5,11 +5,11 @@
 //! die, one per plane. They are in step if their blocks have equally many programmed pages.
 //!
 //! Invariants: pages go to the lane with the fewest programmed pages. Padding and failed programs
-//! bring lanes out of step, and later pages bring them in step again. A lane without a free block of
-//! its plane takes any other; then its pages share no array time.
+//! bring lanes out of step, and later pages bring them in step again. A lane without a free block
+//! of its plane takes any other; then its pages share no array time.
 //!
-//! If power fails, each plane's page may be torn. Each lane is a stream of its own, so the rules for
-//! unsafe pages hold for each block.
+//! If power fails, each plane's page may be torn. Each lane is a stream of its own, so the rules
+//! for unsafe pages hold for each block.
 
 use super::state::Space;
 use super::streams::StreamId;

@@ -36,7 +36,7 @@ pub(crate) struct Space {
     pub(super) is_unsafe: UnsafeStreams,
     /// By block: the stream that fills it, while it is open.
     pub(super) stream_of_block: Vec<u32>,
-    /// In order of release.
+    /// Released blocks, in order of release.
     pub(super) released: VecDeque<Released>,
     /// Full blocks that went bad and still have valid pages.
     pub(super) failing: Vec<Pbn>,

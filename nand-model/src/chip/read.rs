@@ -472,8 +472,8 @@ impl<S: Store> Chip<S> {
         (retries, again_ns)
     }
 
-    /// Returns the page's content from before the last erase, if the plan says so. Its tag is
-    /// checked like that of any other page.
+    /// Replaces the content by that from before the last erase, if the plan has this fault. Its tag
+    /// is checked like that of any other page.
     fn apply_stale_read(
         &mut self,
         faults: &mut FaultState,

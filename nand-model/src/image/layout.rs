@@ -18,7 +18,7 @@ use crate::invalid::Invalid;
 
 /// Alignment of every area: the host's unit of hole punching and caching.
 pub(crate) const PAGE: u64 = 4096;
-/// The same, as a length in memory.
+/// [`PAGE`] as a length in memory.
 pub(crate) const PAGE_LEN: usize = to_usize(PAGE);
 /// Size of one header copy.
 pub(crate) const COPY_BYTES: usize = PAGE_LEN;

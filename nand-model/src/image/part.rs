@@ -52,7 +52,7 @@ pub(super) fn slc(region: SlcRegion) -> Section {
     Section::needed(SLC, put)
 }
 
-/// The same part with the region that a section describes.
+/// Adds the SLC region of a section to a profile.
 pub(super) fn with_slc(profile: Profile, mut take: Take<'_>) -> Result<Profile, Invalid> {
     let (share, endurance) = (take.u32()?, take.u32()?);
     let (read_ns, program_ns) = (take.u64()?, take.u64()?);
@@ -136,7 +136,7 @@ fn named(profile: &Profile) -> Section {
     Section::needed(NAMED, put)
 }
 
-/// The profile that a section describes, over the one of its name.
+/// Returns the profile of a section: the built-in one of its name, with the section's figures.
 pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
     let (geometry, capacity) = take_geometry(&mut take)?;
     let (order, nop, pairing) = (take.u32()?, take.u32()?, take.u32()?);
@@ -166,7 +166,7 @@ pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
     ensure(is_known, Invalid::Image, || {
         format!("its page order, NOP or pairing is not that of profile {name}")
     })?;
-    // Times, endurance and shape stay those the image was made with, the law is the profile's.
+    // Times, endurance and shape are those of the image, the NAND rules are the profile's.
     let own = Profile {
         capacity,
         geometry,

@@ -56,7 +56,7 @@ pub(super) fn encode(sections: &[Section], to: &mut Put) {
     }
 }
 
-/// Takes the sections apart; these bytes hold nothing else.
+/// Decodes the sections; the bytes contain nothing else.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Section>, Invalid> {
     let mut take = Take(bytes);
     let mut sections: Vec<Section> = Vec::new();

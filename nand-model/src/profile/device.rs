@@ -142,7 +142,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The same device under a name and with a source that are not known when this is compiled.
+    /// Returns this device with another name and source, which need not be known at compile time.
     pub fn named(self, name: &str, source: &str) -> Self {
         Profile {
             name: intern::text(name),
@@ -166,7 +166,7 @@ impl Profile {
         }
     }
 
-    /// The same device with this many blocks.
+    /// Returns this device with another number of blocks.
     pub fn with_blocks(mut self, blocks: u32) -> Self {
         self.geometry.blocks = blocks;
         self

@@ -89,7 +89,7 @@ pub struct MemStore {
     /// The pages of an erased block, shared by all of them.
     blank: Arc<Pages>,
     facts: Vec<BlockFacts>,
-    /// Erases per block since the store was created: each starts a new life.
+    /// Erases per block since the store was created.
     erase_generations: Vec<u64>,
     hour: u32,
     /// Pages that are not [`Health::Good`].

@@ -12,12 +12,12 @@
 //! pages of a joint read leave the die in their order. The next operation of the die waits until
 //! the page registers are free: until a program ends, and until the pages that were read have left.
 //!
-//! With *cache commands* a die has one more register per plane. In one sequence, of joint operations
-//! of one kind that arrive together, the next pages are loaded while the array programs those
-//! before (80h-15h, in one block), or it senses them while those before leave the die (31h). The
-//! register takes the next page when the array begins with the page before, or when the page before
-//! that has left. A page is done when the array is, not when it is loaded: that is the instant
-//! returned, so whoever waits for a program waits for its cells.
+//! With *cache commands* a die has one more register per plane. In one sequence, of joint
+//! operations of one kind that arrive together, the next pages are loaded while the array programs
+//! those before (80h-15h, in one block), or it senses them while those before leave the die (31h).
+//! The register takes the next page when the array begins with the page before, or when the page
+//! before that has left. A page is done when the array is, not when it is loaded: that is the
+//! instant returned, so a wait for a program includes the array time.
 //!
 //! Invariants: the array of a die does one joint operation at a time; an instant that was returned
 //! stays, so operations that joined early return an earlier end than the last one. The end of a
@@ -48,13 +48,13 @@ struct Joint {
     planes: u64,
     /// The array was busy until here.
     free: Nanos,
-    /// The array begins.
+    /// Time at which the array begins.
     begin: Nanos,
     /// Array time.
     cell_ns: Nanos,
     /// End of its last transfer.
     moved: Nanos,
-    /// Of a cached read: the pages before have left the die.
+    /// For a cached read: time at which the pages before have left the die.
     sent_before: Nanos,
     /// Block of its first operation.
     block: Pbn,
@@ -62,9 +62,9 @@ struct Joint {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Die {
-    /// End of the work of the array.
+    /// End of the array's last operation.
     array: Nanos,
-    /// The page registers are free from here on.
+    /// From this time on the page registers are free.
     registers: Nanos,
     last: Option<Joint>,
 }

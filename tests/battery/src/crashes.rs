@@ -20,7 +20,7 @@ const AFTER_CRASH: u64 = 1 << 30;
 
 /// The host's errno of a failing disk.
 pub const EIO: i32 = 5;
-/// The host's errno of a full one.
+/// Errno of a full host disk.
 pub const ENOSPC: i32 = 28;
 
 /// A small device that writes checkpoints and levels wear all the time.

@@ -33,7 +33,7 @@ pub fn record(rig: &Rig, kind: Kind) -> Recording {
     record_operations(rig, kind, 0)
 }
 
-/// The same with at least this many programs and erases.
+/// Runs the workload until it has also done `operations` programs and erases.
 pub fn record_operations(rig: &Rig, kind: Kind, operations: u64) -> Recording {
     let mut host = Host::format(rig);
     host.set_faults(FaultPlan {
@@ -126,8 +126,8 @@ impl Recording {
             .count()
     }
 
-    /// The same run on a flash that lost every OOB mark programmed later: marks are hints and may
-    /// be missing (a host crash may drop them). `None` if the scheme makes none.
+    /// Returns this run on a flash that lost every OOB mark programmed later: marks are hints and
+    /// may be missing (a host crash may drop them). `None` if the scheme makes none.
     pub fn without_marks(mut self) -> Option<Recording> {
         let is_mark = |change: &Change| matches!(change, Change::AndOob { .. });
         let mut kept_before = vec![0];

@@ -256,7 +256,7 @@ impl<'a> Host<'a> {
             .try_for_each(|(lpn, seen)| self.model.settle(lpn, seen))
     }
 
-    /// The same for every page.
+    /// Compares every page.
     ///
     /// # Errors
     /// A page is unreadable, or has a content that is not allowed.

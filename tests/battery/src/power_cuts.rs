@@ -337,9 +337,8 @@ pub(crate) fn slc_rig(
 }
 
 /// Cuts at operations of a run that folds blocks in SLC mode, inside the mounts after them, and in
-/// a row: with folding of the oldest block, of the emptiest one on four planes, and with writes past
-/// a full region.
-/// Only for schemes that fold.
+/// a row: with folding of the oldest block, of the emptiest one on four planes, and with writes
+/// past a full region. Only for schemes that fold.
 ///
 /// # Panics
 /// A run without cuts fails, or folds nothing.

@@ -16,9 +16,9 @@ pub enum Cells {
     Slc,
     /// Rules of `torture`: pages in order, once, in pairs.
     Mlc,
-    /// The same with word lines of three pages, programmed as on planar TLC.
+    /// Like [`Self::Mlc`], with word lines of three pages, programmed as on planar TLC.
     Tlc,
-    /// The same with word lines of four pages.
+    /// Like [`Self::Mlc`], with word lines of four pages.
     Qlc,
 }
 
@@ -109,7 +109,7 @@ impl Rig {
         Rig::with_params(scheme, cells, pages, Params::default(), seed)
     }
 
-    /// The same with parameters; unknown ones are ignored.
+    /// A device with parameters; unknown ones are ignored.
     pub fn with_params(
         scheme: &'static Scheme,
         cells: Cells,
@@ -120,7 +120,7 @@ impl Rig {
         Rig::on_profile(scheme, cells, cells.profile(), pages, wanted, seed)
     }
 
-    /// The same on a chip of real size.
+    /// A device on a chip of real size.
     ///
     /// # Panics
     /// The scheme has no layout for this many pages.
@@ -182,7 +182,7 @@ impl Rig {
         })
     }
 
-    /// The same with one more parameter, if the scheme has it.
+    /// Adds a parameter, if the scheme has it.
     pub fn set(mut self, key: &str, value: &str) -> Rig {
         if has_param(self.scheme, key) {
             self.config.params.set(key, value);

@@ -118,7 +118,7 @@ impl Budget {
 pub struct Failure {
     /// Path of the case.
     pub case: String,
-    /// What was wrong.
+    /// Cause of the failure.
     pub reason: String,
     /// The command or call that runs the case alone.
     pub repeat: String,
@@ -148,7 +148,7 @@ pub struct Verdicts {
     repeat: String,
     /// Places that the sweeps reached.
     pub places: u64,
-    /// Those of them in the sample.
+    /// Places in the sample.
     pub drawn: u64,
     /// Cases that ran.
     pub cases: u64,
@@ -176,13 +176,13 @@ impl Verdicts {
         }
     }
 
-    /// The same, without sampling.
+    /// Returns these verdicts without sampling.
     pub fn of_everything(mut self) -> Self {
         self.budget.share = Share::WHOLE;
         self
     }
 
-    /// The same, but no case runs after the first failure.
+    /// Returns these verdicts; no case runs after the first failure.
     pub fn until_first_failure(mut self) -> Self {
         self.enough = 1;
         self

@@ -75,7 +75,7 @@ impl HostOp {
 pub enum Kind {
     /// Ascending extents, repeatedly.
     Sequential,
-    /// The same, descending.
+    /// Descending extents, repeatedly.
     Backwards,
     /// Single pages at a fixed distance from each other.
     Strided,
@@ -83,7 +83,7 @@ pub enum Kind {
     Uniform,
     /// Nine writes of ten go to a tenth of the pages.
     HotCold,
-    /// The same, with a moving hot area.
+    /// As [`Self::HotCold`], with a moving hot area.
     MovingHot,
     /// Appends to a small ring, each durable at once, and sometimes a page elsewhere: a database
     /// and its log.
@@ -186,7 +186,7 @@ impl Workload {
         workload
     }
 
-    /// The same on a device that is already filled.
+    /// A workload on a device that is already filled.
     pub fn continued(kind: Kind, pages: u32, seed: u64) -> Self {
         Workload {
             kind,

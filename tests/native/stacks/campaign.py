@@ -29,14 +29,14 @@ from unflushed import Unflushed
 
 # Times that each kind of fault strikes one image.
 TIMES_PER_IMAGE = 2
-# A fault strikes under load when so many commits were noted since the restart, and at least one
+# A fault strikes under load once this many commits were noted since the restart, and at least one
 # began and never returned.
 LEAST_COMMITS = 3
 
 
 @dataclass
 class Tally:
-    """What a campaign has counted."""
+    """Counts of a campaign."""
 
     stack: str
     faults: dict = field(default_factory=lambda: dict.fromkeys(Fault, 0))

@@ -1,8 +1,8 @@
 """What clients commit, what they note about it, and what has to be there afterwards.
 
 Transaction `number` of a client inserts rows that follow from both, makes the client's *head*
-`number`, and deletes the rows of transaction `number - KEEP`. So the head alone tells every row of
-the client that has to be there, and a transaction of which only a part is there is found.
+`number`, and deletes the rows of transaction `number - KEEP`. So the head alone determines
+every row that the client must have, and a partial transaction is found.
 
 A client notes `begin` before a transaction, and `done` after COMMIT returned, in a file outside
 the device.
@@ -44,9 +44,9 @@ def rows(client, number):
 
 
 def compare(heads, found):
-    """Compares all rows, as {(client, number): {position: data}}, with what the heads tell.
+    """Compares all rows, as {(client, number): {position: data}}, with those that follow from the heads.
 
-    Returns how many transactions were looked at.
+    Returns the number of compared transactions.
     """
     wanted = {
         (client, number)
@@ -79,7 +79,7 @@ class Notes:
 class Clients:
     """Base of stacks whose clients keep a ledger.
 
-    A stack says how its clients start (`commands`) and what is there after a restart (`look`).
+    A stack defines how its clients start (`commands`) and which rows exist after a restart (`look`).
     """
 
     def __init__(self, scratch):

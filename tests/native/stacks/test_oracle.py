@@ -12,7 +12,7 @@ from test_sqlite import Sqlite
 
 
 def ledger(heads):
-    """All rows that the heads tell."""
+    """All rows that follow from the heads."""
     return {
         (client, number): dict(rows(client, number))
         for client, head in heads.items()

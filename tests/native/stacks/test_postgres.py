@@ -1,4 +1,4 @@
-"""PostgreSQL under pgbench, and beside it clients that note what they committed."""
+"""PostgreSQL under pgbench, with clients that note their commits."""
 
 import os
 import pwd

@@ -1,6 +1,6 @@
 """Writes that were acknowledged and never flushed: the daemon's death must not lose them.
 
-A thread overwrites pages of a file that lies whole on the device, with direct I/O, so that a write
+A thread overwrites pages of a file that is allocated completely, with direct I/O, so that a write
 that returned was acknowledged by the daemon.
 """
 

@@ -70,6 +70,7 @@ fn args(folder: &Path, recording: PathBuf) -> CrashesArgs {
         to: u64::MAX,
         files: None,
         server: false,
+        nested: None,
         ignore: Vec::new(),
         time: None,
         failures: 0,

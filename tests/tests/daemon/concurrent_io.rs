@@ -80,7 +80,7 @@ fn version(page: u32, buf: &[u8]) -> u64 {
     version
 }
 
-/// Runs one writer, and readers beside it. Returns the reads.
+/// Runs one writer and, at the same time, readers. Returns the reads.
 fn run(scheme: &str, seed: u64) -> u64 {
     let (volume, page) = volume(scheme);
     let (volume, stop, reads) = (&volume, &AtomicBool::new(false), &AtomicU64::new(0));

@@ -105,8 +105,7 @@ fn cuts_on_long_word_lines_inside_mounts_and_in_a_row_lose_nothing_flushed() {
     }
 }
 
-/// Without paired-page protection the same suite must detect losses; otherwise it could not detect
-/// them with it.
+/// The suite is able to detect losses: it finds some once paired-page protection is off.
 #[test]
 fn without_pair_protection_the_same_cuts_lose_flushed_data() {
     let mut tried = 0;

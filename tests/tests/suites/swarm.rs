@@ -39,7 +39,7 @@ fn drawn(seed: u64) -> Plan {
     }
 }
 
-/// The same, unless its scheme is not one of these.
+/// Like [`drawn`]; `None` if its scheme is not one of these.
 fn drawn_of(few: &[&str], seed: u64) -> Option<Plan> {
     let any = std::env::var_os("FTLD_SCHEME").is_none();
     if any && !few.contains(&Plan::scheme_of(SCHEMES, seed).name) {
@@ -61,7 +61,7 @@ fn few_schemes(first: u64, seconds: u64) -> Vec<&'static str> {
     names
 }
 
-/// Seconds of a run that one scheme gets at least.
+/// Minimum seconds of a run per scheme.
 const SECONDS_EACH: u64 = 20;
 
 /// Counts and failures of all workers.
@@ -245,6 +245,14 @@ fn kept_plans_pass() {
     assert!(plans > 0, "no kept plan was found");
 }
 
+/// Runs a plan in its text form, which a failure prints: it can be kept as a file.
+fn passes(text: &str, classes: &mut Classes) {
+    let plan = Plan::parse(text, SCHEMES).unwrap_or_else(|why| panic!("{why}:\n{text}"));
+    let outcome = shrink::outcome(&plan, classes);
+    classes.end_run();
+    outcome.unwrap_or_else(|why| panic!("{why}:\n{text}"));
+}
+
 /// A mapping page that contains an earlier trim is unstable after a cut. The mounts after it read
 /// the page a few times, are cut too, and lose it. The trim must not come back.
 #[test]
@@ -298,10 +306,7 @@ fn trims_survive_the_loss_of_an_unstable_page() {
 {trim}
 "#
             );
-            let plan = Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{why}:\n{text}"));
-            let outcome = shrink::outcome(&plan, &mut classes);
-            classes.end_run();
-            outcome.unwrap_or_else(|why| panic!("{why}:\n{text}"));
+            passes(&text, &mut classes);
             plans += 1;
         }
     }
@@ -349,9 +354,7 @@ fn cuts_after_checkpoints_lose_no_page_that_they_name() {
                 .chain([cut])
                 .chain(writes);
             let text = lines.collect::<Vec<_>>().join("\n") + "\n";
-            let plan = Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{why}:\n{text}"));
-            let outcome = shrink::outcome(&plan, &mut Classes::default());
-            outcome.unwrap_or_else(|why| panic!("{why}:\n{text}"));
+            passes(&text, &mut Classes::default());
             plans += 1;
         }
     }

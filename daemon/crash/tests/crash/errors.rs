@@ -1,4 +1,4 @@
-//! What cannot be recorded or explored says why.
+//! Runs that cannot be recorded or explored: the errors name the cause.
 
 use ftld_crash::{At, Crash, Disk, Run};
 use std::io;

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 /// First byte of the first record.
 const FIRST: u64 = 4096;
 
-/// What the log needs of its file.
+/// Operations of a file that the log needs.
 pub(crate) trait Storage: Read + Write + Seek {
     /// Makes everything written durable.
     fn sync(&mut self) -> io::Result<()>;

@@ -140,7 +140,7 @@ fn a_panic_is_a_failed_state_with_its_place_and_message() -> Result<(), Error> {
         assert!(!letters(state).starts_with('c'), "it starts with c");
         Ok(())
     })?;
-    // c.b under both marks; the exploration goes on.
+    // c.b under both marks; the exploration continues.
     assert_eq!((report.checked(), report.failed()), (7, 2), "{report}");
     let shortest = report.shortest().unwrap();
     assert!(
@@ -207,7 +207,7 @@ fn the_shortest_case_lacks_one_unit() -> Result<(), Error> {
     Ok(())
 }
 
-/// A recovery writes; the next state has none of it, on the disk or in the image.
+/// Writes of one check are not in the next state, neither on the disk nor in the image.
 #[test]
 fn what_a_check_writes_is_gone_in_the_next_state() -> Result<(), Error> {
     let report = run()?.explore(|state, _| -> io::Result<()> {

@@ -231,7 +231,7 @@ fn a_request_while_a_fault_is_armed_does_not_end_the_old_contents() {
         hits: Hits::default(),
     };
     rig.run(FaultCommand::Slow(slow)).unwrap();
-    // The flush that arms the fault reads, as another client may at that time.
+    // The flush that arms the fault executes this read meanwhile, as another client may.
     *rig.ram.2.lock() = Some(Faulty::new(Arc::<Ram>::default(), rig.faults.clone()));
     let (count, then) = (None, Then::Lost);
     rig.run(FaultCommand::FlushFails(FlushFails { count, then }))

@@ -87,7 +87,8 @@ pub(super) fn drawn_by(seed: Option<u64>) -> String {
 }
 
 impl Injected {
-    /// Combines the injections into these shards, of a device with `count` shards, into one.
+    /// Merges `all`, the injections into the shards `shards`, into one for the device. The device
+    /// has `count` shards.
     pub(crate) fn of_shards(mut all: Vec<Injected>, shards: &[usize], count: usize) -> Injected {
         assert_eq!(all.len(), shards.len(), "a fault for each shard");
         if count == 1 {

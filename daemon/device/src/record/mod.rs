@@ -231,7 +231,7 @@ impl Recorder {
         }
     }
 
-    /// Takes the moment at which a request ends, and passes its entry on.
+    /// Records the end of a request, now, and sends the entry to the writer.
     fn end(&self, begun: Begun, what: (Kind, u64, u64), errno: u16, data: &[u8]) {
         self.end_as(begun, false, what, errno, data);
     }

@@ -158,9 +158,14 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     };
     let (read_only, latency) = (config.read_only, config.latency);
     let mut stack = volume_on(image, stores, read_only, latency, cache, |durable| durable)?;
-    // Where the flash refuses the entries of an earlier cache, writes are split as the cache did.
-    if let Some(unit) = config.atomic_unit.filter(|_| !stack.volume.has_cache()) {
-        stack.volume.set_atomic_unit(unit);
+    match config.atomic_unit {
+        // Where the flash refuses the entries of an earlier cache, writes are split as it did.
+        Some(_) if stack.volume.has_cache() => tracing::warn!(
+            "{}: --atomic-unit does not hold yet: the flash refuses entries of an earlier write cache",
+            image.display()
+        ),
+        Some(unit) => stack.volume.set_atomic_unit(unit),
+        None => {}
     }
     drop(long_start);
     if !report.was_clean {
@@ -210,7 +215,7 @@ pub fn volume_on(
         syncs.push(sync);
     }
     if !read_only {
-        // The mounts are synced before the first request.
+        // The mounts are synced before the first request: what a read returns is final.
         let mut syncs = syncs.iter();
         let synced = syncs.try_for_each(|sync| sync.sync_through(sync.last_seq()));
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;

@@ -91,6 +91,22 @@ fn a_sync_without_a_request_leaves_a_start_nothing_to_verify() {
     }
 }
 
+/// A mount rewrites pages that the end of the daemon may have left unstable: another start could
+/// read them otherwise.
+#[test]
+fn a_mount_is_durable_before_the_first_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "torture", Some("512KiB"));
+    create(&config).unwrap();
+    let stack = open_or_create(&config).unwrap();
+    stack.volume.write(0, &page(1, 0)).unwrap();
+    drop(stack);
+    let stack = open_or_create(&config).unwrap();
+    let mount = &stack.volume.flash().scheme.mount;
+    assert!(mount.pages_discarded > 0, "the mount changes the flash");
+    assert_eq!(stack.sync.synced_seq(), stack.sync.last_seq());
+}
+
 #[test]
 fn shards_are_one_device_with_one_sync_and_are_named_where_the_options_differ() {
     let folder = tempfile::tempdir().unwrap();

@@ -203,11 +203,11 @@ pub struct SchemeStatus {
     pub counters: SchemeCounters,
     /// Mapping lookups for pages that the host reads.
     pub lookups_read: u64,
-    /// Those that read no flash.
+    /// Lookups for reads that read no flash.
     pub hits_read: u64,
     /// Mapping lookups for pages that the host writes.
     pub lookups_write: u64,
-    /// Those that read no flash.
+    /// Lookups for writes that read no flash.
     pub hits_write: u64,
     /// Logical pages that hold data.
     pub(crate) mapped_pages: u64,

@@ -29,7 +29,7 @@ pub struct Mount {
     pub(crate) device: String,
     /// Mount point.
     pub path: PathBuf,
-    /// What was mounted: the device's node for a disk.
+    /// Source of the mount: for a disk, the device's node.
     pub(crate) source: String,
     /// Whether it is unmounted with an original elsewhere.
     pub(crate) follows: bool,
@@ -118,8 +118,8 @@ fn pin(path: &Path) -> Option<File> {
     options.open(existing(path)?).ok()
 }
 
-/// Whether no other process is in this process's mount namespace. A process that must not be looked
-/// at may be in it.
+/// Returns whether no other process is in this process's mount namespace; false if a process may
+/// not be inspected.
 fn is_alone() -> io::Result<bool> {
     let namespace = |process: &Path| fs::read_link(process.join("ns/mnt"));
     let own = namespace(Path::new("/proc/self"))?;

@@ -63,8 +63,8 @@ impl Volume {
     }
 
     /// Keeps the entries of an earlier daemon that the flash of these shards refused, for later
-    /// starts, under any boot id. The other shards, whose entries are on the flash and synced, go
-    /// on without a cache. Called before the first request.
+    /// starts, under any boot id. The other shards, whose entries are on the flash and synced,
+    /// continue without a cache. Called before the first request.
     ///
     /// # Errors
     /// The host cannot write or sync the area.

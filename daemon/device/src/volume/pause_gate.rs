@@ -48,7 +48,7 @@ struct State {
     pause: Option<Pause>,
     /// Number of changes, so that a waiter misses none.
     changes: u64,
-    /// As in [`Paused`].
+    /// See [`Paused`].
     runs: u64,
 }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// One chip of a device, with its scheme and what it has published.
 pub(super) struct Shard {
-    /// From 0 on.
+    /// Number of the shard, from 0 on.
     pub(super) number: usize,
     core: Mutex<Option<Core>>,
     pub(super) durable: Option<Arc<dyn Durable>>,

@@ -70,7 +70,7 @@ impl Csv {
     }
 }
 
-/// Adds what this row does not have, and another may: causes, kinds of requests, options.
+/// Adds the fields that only other rows may have: causes, kinds of requests, options.
 fn complete(mut row: Row) -> Row {
     for cause in Cause::ALL {
         let name = || cause.name().to_owned();

@@ -148,8 +148,8 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// Returns the column of this name in which the row has no cell; adds one, numbered, if there is
-/// none: cells whose labels are equal are shown side by side.
+/// Returns a column of this name in which the row has no cell. If there is none, adds a numbered
+/// one: cells with equal labels are shown side by side.
 fn free_column(columns: &mut Vec<String>, row: &[Option<usize>], name: &str) -> usize {
     for copy in 1.. {
         let name = match copy {

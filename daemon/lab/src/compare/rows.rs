@@ -45,7 +45,8 @@ struct Head {
     schema: Option<String>,
 }
 
-/// Parses rows and failures, one a line. Summaries and knees are left out: they follow from the rows.
+/// Parses rows and failures, one a line. Summaries and knees are left out: they follow from the
+/// rows.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
     let mut rows = Vec::new();
     let lines = without_mark(text).lines().enumerate();

@@ -21,7 +21,7 @@ pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     names
 }
 
-/// A column: its heading, its value, that of the bound, and how a number is shown.
+/// A column: its heading, the value of a row, the value of the bound, and the number format.
 struct Column {
     head: &'static str,
     of: Quantity,

@@ -4,7 +4,7 @@ use crate::replay::{Job, check_trace};
 use ftld_kit::failure::Failure;
 use std::collections::BTreeMap;
 
-/// A trace file, and the method, which has the format that was asked for.
+/// A trace file, and the method, which has the requested format.
 type Key = (String, String);
 
 /// Faults of the traces of a plan.

@@ -98,6 +98,12 @@ pub struct CrashesArgs {
     /// the folder), a tab and the last mark, and answers with a line, `ok` or what is wrong
     #[arg(long)]
     pub server: bool,
+    /// Power fails again while the check repairs a state that it finds good: up to K states of each
+    /// such recovery are checked, too. It has to be the work of a mount in User-Mode Linux
+    /// (`ftld crash-test`), or go through FTLD_URI
+    #[arg(long, value_name = "K", num_args = 0..=1, default_missing_value = "8", require_equals = true,
+        conflicts_with = "files", value_parser = clap::value_parser!(u32).range(1..))]
+    pub nested: Option<u32>,
     /// Do not count a failed state whose output contains this text: a known fault
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub ignore: Vec<String>,
@@ -128,6 +134,9 @@ pub struct CrashesArgs {
     /// Folder for the raw images; by default $TMPDIR, else /dev/shm, else /tmp
     #[arg(long, value_name = "FOLDER")]
     pub scratch: Option<PathBuf>,
+    /// Who mounts the states for the check.
+    #[arg(skip)]
+    pub mounts: Option<Mounts>,
 }
 
 impl CrashesArgs {
@@ -136,28 +145,24 @@ impl CrashesArgs {
         let all = std::iter::once(&self.recording).chain(&self.others);
         all.map(PathBuf::as_path)
     }
-}
 
-/// Command line of `ftld crashes`.
-#[derive(Args, Clone, Debug)]
-pub struct CrashesCommand {
-    /// The exploration.
-    #[command(flatten)]
-    args: CrashesArgs,
-    /// Recordings of other devices, made at the same time, which lose power in the same moment: the
-    /// check finds those of the second one in FTLD_IMAGE_2, FTLD_URI_2 and FTLD_FILES_2, and so on
-    #[arg(value_name = "RECORDING")]
-    others: Vec<PathBuf>,
-}
-
-impl CrashesCommand {
-    /// Returns the arguments of the exploration.
-    pub fn arguments(&self) -> CrashesArgs {
-        CrashesArgs {
-            others: self.others.clone(),
-            ..self.args.clone()
-        }
+    /// Returns the options with which the check gets a state mounted.
+    pub(super) fn mount_options(&self) -> Vec<String> {
+        let mounts = self.mounts.as_ref();
+        mounts.map_or_else(Vec::new, |mounts| mounts.options.clone())
     }
+}
+
+/// How the check finds each state mounted.
+#[derive(Clone, Debug)]
+pub struct Mounts {
+    /// Shell command that mounts a state and runs the check on it.
+    pub command: String,
+    /// It stays up. The line that asks it has the path of the image, the case and the mark, with a
+    /// tab between two of them.
+    pub stays_up: bool,
+    /// The options that ask for this.
+    pub options: Vec<String>,
 }
 
 /// Parses a longest time.

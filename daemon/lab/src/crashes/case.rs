@@ -5,6 +5,8 @@
 //!   unit 300 has the second newer one.
 //! - `flash/412/7/3`: power fails in flash operation 7 of entry 412, with outcome 3 of the chip's
 //!   menu.
+//! - `cache/2/1=0+cache/5/3=1`: the check ran on `cache/2/1=0`, and power failed again after entry 5
+//!   of what it did.
 
 use super::cursor::OpenUnit;
 use ftld_kit::convert::index;
@@ -18,9 +20,23 @@ pub(super) type Deviations = Vec<(u32, u32, u32)>;
 /// Name of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    Prefix { entry: u64 },
-    Cache { entry: u64, units: Deviations },
-    Flash { entry: u64, op: u32, outcome: u32 },
+    Prefix {
+        entry: u64,
+    },
+    Cache {
+        entry: u64,
+        units: Deviations,
+    },
+    Flash {
+        entry: u64,
+        op: u32,
+        outcome: u32,
+    },
+    /// A case of the recovery from another one.
+    Nested {
+        outer: Box<Case>,
+        inner: Box<Case>,
+    },
 }
 
 impl Case {
@@ -47,6 +63,7 @@ impl Case {
             Case::Prefix { entry } | Case::Cache { entry, .. } | Case::Flash { entry, .. } => {
                 *entry
             }
+            Case::Nested { outer, .. } => outer.entry(),
         }
     }
 
@@ -57,7 +74,36 @@ impl Case {
                 .iter()
                 .map(|(first, last, _)| u64::from(last - first) + 1)
                 .sum(),
+            Case::Nested { outer, inner } => outer.deviating() + inner.deviating(),
             _ => 0,
+        }
+    }
+
+    /// Returns the units that a case of the model `cache` names.
+    pub(super) fn units(&self) -> Option<&Deviations> {
+        match self {
+            Case::Cache { units, .. } => Some(units),
+            _ => None,
+        }
+    }
+
+    /// Returns the case of the first cut.
+    pub(super) fn outer(&self) -> &Case {
+        match self {
+            Case::Nested { outer, .. } => outer,
+            case => case,
+        }
+    }
+
+    pub(super) fn is_nested(&self) -> bool {
+        matches!(self, Case::Nested { .. })
+    }
+
+    /// Returns a case of the recovery from a case.
+    pub(super) fn of_recovery(outer: &Case, inner: Case) -> Case {
+        Case::Nested {
+            outer: Box::new(outer.clone()),
+            inner: Box::new(inner),
         }
     }
 
@@ -99,6 +145,14 @@ impl Case {
     }
 
     fn parts(text: &str) -> Option<Case> {
+        if let Some((outer, inner)) = text.split_once('+') {
+            let [outer, inner] = [outer, inner].map(Case::plain);
+            return Some(Case::of_recovery(&outer?, inner?));
+        }
+        Case::plain(text)
+    }
+
+    fn plain(text: &str) -> Option<Case> {
         let (model, rest) = text.split_once('/')?;
         let (entry, rest) = rest.split_once('/').unwrap_or((rest, ""));
         let entry = entry.parse().ok()?;
@@ -133,6 +187,7 @@ fn run(text: &str) -> Option<(u32, u32, u32)> {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Case::Nested { outer, inner } => write!(f, "{outer}+{inner}"),
             Case::Prefix { entry } => write!(f, "prefix/{entry}"),
             Case::Flash { entry, op, outcome } => write!(f, "flash/{entry}/{op}/{outcome}"),
             Case::Cache { entry, units } => {
@@ -162,6 +217,8 @@ mod tests {
             "cache/412/256=0",
             "cache/412/256-263=0,300=2",
             "flash/9/3/17",
+            "cache/2/1=0+cache/5/3=1",
+            "prefix/2+prefix/5",
         ] {
             assert_eq!(Case::parse(text).unwrap().to_string(), text);
         }
@@ -174,6 +231,9 @@ mod tests {
             "prefix/1/2=0",
             "flash/1/2",
             "disk/1",
+            "cache/2+",
+            "+cache/2",
+            "cache/2+cache/3+cache/4",
         ] {
             let failure = Case::parse(wrong).unwrap_err();
             assert!(failure.message.contains("is no case"), "{wrong}: {failure}");

@@ -2,6 +2,7 @@
 //! with its exit code, or a server that answers with a line. A [`Supervisor`] runs the checks of a
 //! job one after the other.
 
+use super::args::CrashesArgs;
 use super::group::nth_variable;
 use super::supervisor::{End, Ending, Task, program};
 use ftld_kit::failure::Failure;
@@ -20,6 +21,10 @@ const LOOK_EVERY: Timespec = Timespec {
     tv_nsec: 20_000_000,
 };
 
+/// Variable with the file of [`Tape::save`](super::tape::Tape::save) for a check that serves its
+/// state itself.
+pub const RECOVERY: &str = "FTLD_RECOVERY";
+
 /// The command and its limits.
 #[derive(Clone)]
 pub(super) struct Check {
@@ -27,10 +32,28 @@ pub(super) struct Check {
     pub(super) timeout: Duration,
     /// It stays up.
     pub(super) server: bool,
+    /// It stays up to mount each state, for which it runs the user's check.
+    pub(super) mounts: bool,
     /// Folder of the ext4 in the image whose files it gets.
     pub(super) files: Option<String>,
     /// Number of images.
     pub(super) devices: usize,
+}
+
+impl Check {
+    /// Returns the user's check, or the command that mounts states for it.
+    pub(super) fn of(args: &CrashesArgs) -> Check {
+        let mounts = args.mounts.as_ref();
+        let stays_up = mounts.map(|mounts| mounts.stays_up);
+        Check {
+            command: mounts.map_or(&args.check, |mounts| &mounts.command).clone(),
+            timeout: args.timeout,
+            server: stays_up.unwrap_or(args.server),
+            mounts: stays_up.unwrap_or(false),
+            files: args.files.clone(),
+            devices: args.recordings().count(),
+        }
+    }
 }
 
 /// End of a check.
@@ -108,7 +131,8 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts a supervisor. `folder` is that of its job.
+    /// Starts a supervisor. `folder` is that of its job. `recovery` is where a check that serves
+    /// its state itself keeps what was done on it.
     ///
     /// # Errors
     /// The host refuses a process.
@@ -116,10 +140,12 @@ impl Supervisor {
         folder: &Path,
         images: impl Iterator<Item = &'a Path>,
         uris: &[String],
+        recovery: Option<&Path>,
     ) -> io::Result<Supervisor> {
         let (socket, its) = UnixStream::pair()?;
         let mut program = program()?;
         program.env("FTLD_WORK", folder);
+        program.envs(recovery.map(|path| (RECOVERY, path)));
         for (device, (image, uri)) in images.zip(uris).enumerate() {
             program.env(nth_variable("FTLD_IMAGE", device), image);
             program.env(nth_variable("FTLD_URI", device), uri);
@@ -152,6 +178,7 @@ impl Supervisor {
             command: check.command.clone(),
             timeout: check.timeout,
             server: check.server,
+            mounts: check.mounts,
             files: check.files.clone(),
             devices: check.devices,
             mark: mark.into(),

@@ -8,13 +8,13 @@ use super::case::Case;
 use super::cursor::{Cursor, Point};
 use super::flash::{Device, Run};
 use super::judge::{Command, Judge};
-use super::ledger::{Kept, Ledger};
+use super::ledger::{Kept, Ledger, Recovery};
 use super::models::{self, State};
 use super::places::Places;
 use super::report::{FailedCase, Report};
 use super::shrink::shrink;
 use super::timeline::{Timeline, What};
-use super::worker::{Done, Found, Shared, Source, Work, Worker};
+use super::worker::{Done, Found, Met, Shared, Source, Work, Worker};
 use ftld_kit::convert::{to_f64, to_u64};
 use ftld_kit::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -360,12 +360,12 @@ impl Explorer<'_> {
     fn offer(&mut self, point: &Point, case: Case, choice: &[u32]) -> Result<(), Failure> {
         let state = State::of(point, choice, &self.shared.timeline.contents);
         let key = self.shared.key(&state, point.mark);
-        if self.shared.seen.lock().contains(&key) {
+        if self.shared.seen.lock().contains(key) {
             return Ok(());
         }
-        if let Some(kept) = self.shared.known(key) {
-            self.shared.seen.lock().insert(key);
-            self.note_known(kept);
+        if let Some(kept) = self.shared.known(key, false) {
+            let met = self.shared.seen.lock().meet(key, false);
+            self.note_known(kept, met == Met::New);
             return Ok(());
         }
         self.send(Work {
@@ -423,11 +423,24 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    fn note(&mut self, done: Done) -> Result<(), Failure> {
-        let checked = match done.verdict {
+    fn note(&mut self, mut done: Done) -> Result<(), Failure> {
+        let mut recovery = None;
+        if let Some(recovered) = done.recovered.take() {
+            self.report.recovered(recovered.keys.len());
+            self.report.recoveries_cut_off += u64::from(recovered.was_cut_off);
+            for done in recovered.done {
+                self.note(done)?;
+            }
+            let plan = self.shared.nested.as_ref().filter(|_| recovered.is_whole);
+            recovery = plan.map(|plan| Recovery {
+                plan: plan.text.clone(),
+                keys: recovered.keys,
+            });
+        }
+        let checked = match &done.verdict {
             Found::Equal => return Ok(()),
             Found::Known(kept) => {
-                self.note_known(kept);
+                self.note_known(kept.clone(), done.counts);
                 return Ok(());
             }
             Found::Skipped => {
@@ -436,29 +449,54 @@ impl Explorer<'_> {
             }
             Found::Checked(checked) => checked,
         };
-        self.report.checked += 1;
-        self.report.check_seconds += done.took.as_secs_f64();
         let mark = done.mark.map_or("", |mark| self.shared.mark(mark));
         let of_this_run = checked.verdict.is_of_this_run();
         if let (Some(ledger), Some(key), false) = (&mut self.ledger, done.key, of_this_run) {
-            ledger.add(key, &done.case, mark, &checked.verdict, &checked.output)?;
+            ledger.add(key, &done, mark, checked, recovery)?;
         }
-        let said = checked.verdict.text();
-        if self.shared.ignores(&checked) {
+        if !done.counts {
+            return Ok(());
+        }
+        self.report.checked += 1;
+        self.report.nested_checked += u64::from(done.case.is_nested());
+        self.report.check_seconds += done.took.as_secs_f64();
+        if self.shared.ignores(checked) {
             self.report.ignored += 1;
         } else if !checked.verdict.passed() {
             self.report.timed_out += u64::from(checked.verdict.is_timeout());
             self.report.add(FailedCase {
-                case: done.case,
                 mark: mark.to_owned(),
-                said,
-                output: checked.output,
+                said: checked.verdict.text(),
+                output: checked.output.clone(),
+                explained: done.explained,
+                case: done.case,
             });
         }
         Ok(())
     }
 
-    fn note_known(&mut self, kept: Kept) {
+    /// Notes a verdict of an earlier run, and those of the recovery; `counts` is false if an equal
+    /// state was counted.
+    fn note_known(&mut self, kept: Kept, counts: bool) {
+        if let (Some(recovery), Some(_)) = (&kept.recovery, &self.shared.nested) {
+            self.report.recovered(recovery.keys.len());
+            for key in &recovery.keys {
+                let met = self.shared.seen.lock().meet(*key, true);
+                let nested = self.shared.known(*key, true);
+                if let Some(nested) = nested.filter(|_| met == Met::New) {
+                    self.note_known(
+                        Kept {
+                            recovery: None,
+                            ..nested
+                        },
+                        true,
+                    );
+                }
+            }
+        }
+        if !counts {
+            return;
+        }
         let ignored = !kept.passed && self.shared.ignores_said(&kept.said, &kept.output);
         let failed = !kept.passed && !ignored;
         if failed && !self.shared.count_failure() {
@@ -467,6 +505,7 @@ impl Explorer<'_> {
         }
         self.report.from_ledger += 1;
         self.report.checked += 1;
+        self.report.nested_checked += u64::from(kept.case.is_nested());
         self.report.ignored += u64::from(ignored);
         if failed {
             self.report.add(FailedCase {
@@ -474,6 +513,7 @@ impl Explorer<'_> {
                 mark: kept.mark,
                 said: kept.said,
                 output: kept.output,
+                explained: kept.explained,
             });
         }
     }
@@ -532,6 +572,7 @@ fn shrink_failed<J: Judge>(
                 mark: mark.to_owned(),
                 said: shrunk.checked.verdict.text(),
                 output: shrunk.checked.output,
+                explained: Vec::new(),
             });
         }
     }
@@ -549,7 +590,7 @@ pub(super) fn name_places(
     scratch: &Path,
     case: &Case,
 ) -> Result<(), Failure> {
-    let Case::Cache { entry, units } = case else {
+    let Case::Cache { entry, units } = case.outer() else {
         return Ok(());
     };
     let Ok((point, newest)) = find(&shared.timeline, *entry, None) else {
@@ -590,7 +631,11 @@ pub(super) fn find(
             return Ok((point, choice));
         }
     }
+    let of = match timeline.is_recovery {
+        true => "recovery",
+        false => "recording",
+    };
     Err(Failure::usage(format!(
-        "entry {entry} of the recording is no write, trim, FLUSH or mark"
+        "entry {entry} of the {of} is no write, trim, FLUSH or mark"
     )))
 }

@@ -311,6 +311,8 @@ impl Dead {
         Ok(State {
             durable: Arc::new(durable),
             changed: Vec::new(),
+            extra: Vec::new(),
+            contents: None,
             sum,
         })
     }

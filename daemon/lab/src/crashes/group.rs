@@ -9,9 +9,11 @@
 //! smallest time of it and all later moments of its device, and the merge goes by these.
 
 use super::args::{CrashesArgs, Loss, Model};
+use super::recovery;
 use super::timeline::{self, Built, Event, Timeline};
 use ftld_kit::failure::Failure;
 use ftld_traces::recording::{Clock, Head, Reader};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Largest number of devices.
@@ -58,6 +60,9 @@ pub(super) fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
             "--model flash: runs the scheme of one recording; leave it out for several, or name one recording",
         ));
     }
+    if recovery::is_kept(args) {
+        return Err(Failure::usage("--nested: with one device only"));
+    }
     if args.loss.contains(&Loss::Channel) {
         return Err(Failure::usage(
             "--loss channel: devices of a group have no channel in common; leave it out, or name one recording",
@@ -87,7 +92,7 @@ pub(super) fn read(args: &CrashesArgs, scratch: &Path) -> Result<Timeline, Failu
     let (mut built, mut end, mut was_cut_off) = (Vec::new(), u64::MAX, false);
     for mut member in members {
         let entries = (&mut member.reader).map(|entry| entry.map_err(Failure::failed));
-        let mut of = Built::of_entries(&member.head, entries, &contents, scratch)?;
+        let mut of = Built::of_entries(&member.head, entries, &contents, BTreeMap::new())?;
         let after = member.clock.began_ns - zero;
         of.times
             .iter_mut()

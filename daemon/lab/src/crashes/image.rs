@@ -8,6 +8,7 @@ use super::models::State;
 use super::timeline::Device;
 use ftld_device::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use ftld_kit::convert::{index, to_u64, to_usize};
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
@@ -32,6 +33,8 @@ pub(super) struct RawImage {
     written: Arc<Vec<u32>>,
     /// By slot, from the first of its own.
     has: Vec<Content>,
+    /// Units without a slot that have data.
+    has_extra: BTreeMap<u32, Content>,
     /// Identity and times of the file when the last state was complete.
     stamp: Option<Stamp>,
 }
@@ -68,6 +71,7 @@ impl RawImage {
             unit: u64::from(unit_bytes),
             first: device.first,
             has: vec![ZEROS; device.slots.len()],
+            has_extra: BTreeMap::new(),
             slots: device.slots.clone(),
             written,
             stamp: None,
@@ -97,15 +101,17 @@ impl RawImage {
         std::fs::metadata(&self.path).map_or(true, |now| now.len() != self.size)
     }
 
-    /// Gives the image this content.
+    /// Gives the image this content, `contents` are those of the recording.
     ///
     /// # Errors
     /// The host refuses, for example for lack of space.
     pub(super) fn put(&mut self, state: &State, contents: &Contents) -> io::Result<()> {
+        let contents = state.contents.as_deref().unwrap_or(contents);
         let now = std::fs::metadata(&self.path).map(|of| stamp(&of)).ok();
         if now.is_none() || now != self.stamp {
             self.file = RawImage::new_file(&self.path, self.size)?;
             self.has.fill(ZEROS);
+            self.has_extra.clear();
         }
         let mut run = Run {
             begin: 0,
@@ -131,10 +137,32 @@ impl RawImage {
             *has = content;
         });
         result.and_then(|()| run.write(&self.file))?;
+        self.put_extra(state, contents)?;
         // Before Linux 6.13 the times of files tick in milliseconds: a change in the same tick
         // would not show.
         self.file.set_modified(SystemTime::UNIX_EPOCH)?;
         self.stamp = Some(stamp(&std::fs::metadata(&self.path)?));
+        Ok(())
+    }
+
+    /// Gives the units without a slot their content.
+    fn put_extra(&mut self, state: &State, contents: &Contents) -> io::Result<()> {
+        let mut wanted: BTreeMap<u32, Content> =
+            self.has_extra.keys().map(|unit| (*unit, ZEROS)).collect();
+        wanted.extend(state.extra.iter().copied());
+        let mut bytes = vec![0; contents.unit_bytes()];
+        for (unit, content) in wanted {
+            if self.has_extra.get(&unit) == Some(&content) {
+                continue;
+            }
+            contents.read(content, &mut bytes)?;
+            let at = u64::from(unit - self.first) * self.unit;
+            self.file.write_all_at(&bytes, at)?;
+            match content {
+                ZEROS => self.has_extra.remove(&unit),
+                content => self.has_extra.insert(unit, content),
+            };
+        }
         Ok(())
     }
 }
@@ -250,6 +278,8 @@ mod tests {
             let state = State {
                 durable: Arc::new(vec![content]),
                 changed: Vec::new(),
+                extra: Vec::new(),
+                contents: None,
                 sum: 0,
             };
             image.put(&state, &contents).unwrap();

@@ -79,6 +79,7 @@ impl Plan {
             timeout: Duration::MAX,
             files: None,
             server: false,
+            nested: None,
             ignore: Vec::new(),
             time: None,
             failures: self.failures,
@@ -89,6 +90,7 @@ impl Plan {
             html: None,
             cut_off: false,
             scratch: None,
+            mounts: None,
         }
     }
 }
@@ -226,6 +228,9 @@ impl Recorded {
             Case::Prefix { .. } => None,
             Case::Cache { units, .. } => Some(units),
             Case::Flash { .. } => return Err(Failure::usage("a run in this process has no flash")),
+            Case::Nested { .. } => {
+                return Err(Failure::usage("a run in this process has no recoveries"));
+            }
         };
         let (point, choice) = explore::find(&self.timeline, case.entry(), units)?;
         let state = State::of(&point, &choice, &self.timeline.contents);
@@ -238,6 +243,7 @@ impl Recorded {
             mark: mark.unwrap_or_default().to_owned(),
             said: checked.verdict.text(),
             output: checked.output,
+            explained: Vec::new(),
         };
         let places = Places::default();
         let about = self.about(&places);
@@ -279,7 +285,7 @@ impl Recorded {
 fn failing(failed: &FailedCase, about: &About<'_>) -> Failing {
     Failing {
         case: failed.case.to_string(),
-        explanation: about.explain(&failed.case),
+        explanation: about.lines(failed),
         mark: Some(failed.mark.clone()).filter(|mark| !mark.is_empty()),
         ended: failed.said.clone(),
         reason: failed.output.clone(),

@@ -7,7 +7,10 @@ use super::check::{Check, Checked, Supervisor, Verdict};
 use super::group::nth_file;
 use super::image::{ImageDevice, RawImage};
 use super::models::State;
+use super::recovery;
+use super::tape::{OnTape, Recovery, Tape};
 use super::timeline::Timeline;
+use ftld_device::device::BlockDevice;
 use ftld_device::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
 use ftld_kit::failure::Failure;
 use std::path::{Path, PathBuf};
@@ -28,6 +31,14 @@ pub(super) trait Judge {
         case: &Case,
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Option<Checked>, Failure>;
+
+    /// Returns what the check did on the last state through a device, if that is kept.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn recovery(&mut self) -> Result<Recovery, Failure> {
+        Ok(Recovery::default())
+    }
 }
 
 /// The user's command: an image for each device, its NBD server, and a supervisor of the checks.
@@ -38,6 +49,10 @@ pub(super) struct Command {
     /// One for each device, as the servers.
     images: Vec<RawImage>,
     uris: Vec<String>,
+    /// What checks do through the NBD server of the first device.
+    tape: Arc<Tape>,
+    /// Where checks that serve their state themselves keep it; `None` if nobody wants it.
+    recovery: Option<PathBuf>,
     /// `None` before the first check, and after one that was ended.
     supervisor: Option<Supervisor>,
     /// End the NBD servers when they are dropped.
@@ -58,30 +73,30 @@ impl Command {
         let folder = scratch.join(number.to_string());
         let failed = |error: std::io::Error| Failure::io(folder.display(), &error);
         std::fs::create_dir(&folder).map_err(failed)?;
-        let unit = timeline.unit_bytes;
+        let (unit, tape) = (timeline.unit_bytes, Arc::new(Tape::default()));
         let (mut images, mut uris, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for (number, device) in timeline.devices.iter().enumerate() {
             let path = nth_file(&folder.join("image"), number);
             let image = RawImage::create(path.clone(), device, unit, timeline.written.clone());
             images.push(image.map_err(failed)?);
             let size = device.size;
-            let socket = nth_file(&folder.join("nbd"), number);
-            let (uri, server) = serve(ImageDevice { path, size, unit }, socket)?;
+            let image: Arc<dyn BlockDevice> = Arc::new(ImageDevice { path, size, unit });
+            let served = match number {
+                0 => Arc::new(OnTape::new(image, tape.clone())),
+                _ => image,
+            };
+            let (uri, server) = serve(served, nth_file(&folder.join("nbd"), number))?;
             uris.push(uri);
             servers.push(server);
         }
         Ok(Command {
             timeline: timeline.clone(),
-            check: Check {
-                command: args.check.clone(),
-                timeout: args.timeout,
-                server: args.server,
-                files: args.files.clone(),
-                devices: timeline.devices.len(),
-            },
+            check: Check::of(args),
+            recovery: recovery::is_kept(args).then(|| folder.join("recovery")),
             folder,
             images,
             uris,
+            tape,
             supervisor: None,
             _servers: servers,
         })
@@ -114,9 +129,14 @@ impl Judge for Command {
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Option<Checked>, Failure> {
         self.put(state)?;
+        if let Some(path) = self.recovery.as_ref().filter(|_| !case.is_nested()) {
+            remove(path)?;
+            self.tape.start();
+        }
+        let recovery = self.recovery.as_deref();
         let mut supervisor = match self.supervisor.take() {
             Some(supervisor) => supervisor,
-            None => Supervisor::start(&self.folder, self.images(), &self.uris)
+            None => Supervisor::start(&self.folder, self.images(), &self.uris, recovery)
                 .map_err(|error| Failure::io("the supervisor of a check", &error))?,
         };
         let mark = mark.unwrap_or_default();
@@ -130,10 +150,33 @@ impl Judge for Command {
         }
         Ok(Some(checked))
     }
+
+    fn recovery(&mut self) -> Result<Recovery, Failure> {
+        let taped = self.tape.take();
+        let size = self.timeline.head.size;
+        let read = self.recovery.as_ref().map(|path| {
+            let read = Recovery::read(path, size)?;
+            remove(path).map(|()| read)
+        });
+        Ok(read.transpose()?.flatten().unwrap_or(taped))
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::io(path.display(), &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Serves the image on a unix socket until the sender is dropped.
-fn serve(device: ImageDevice, socket: PathBuf) -> Result<(String, oneshot::Sender<()>), Failure> {
+fn serve(
+    device: Arc<dyn BlockDevice>,
+    socket: PathBuf,
+) -> Result<(String, oneshot::Sender<()>), Failure> {
     let name = socket.display().to_string();
     let failed = |error: std::io::Error| Failure::io(format!("NBD socket {name}"), &error);
     let (stop, stopped) = oneshot::channel::<()>();
@@ -149,7 +192,7 @@ fn serve(device: ImageDevice, socket: PathBuf) -> Result<(String, oneshot::Sende
         runtime.block_on(async {
             let endpoint = Endpoint::Unix(socket);
             let info = ExportInfo::default();
-            let bound = Server::bind(&endpoint, Arc::new(device), info, Limits::default(), None);
+            let bound = Server::bind(&endpoint, device, info, Limits::default(), None);
             let bound = bound.and_then(|server| Ok((server.uri()?, server)));
             match bound {
                 Ok((uri, server)) => {

@@ -5,7 +5,8 @@
 
 use super::args::CrashesArgs;
 use super::case::Case;
-use super::check::Verdict;
+use super::check::Checked;
+use super::worker::Done;
 use ftld_kit::convert::to_u64;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::unwritable;
@@ -36,6 +37,9 @@ struct Subject {
     /// The recordings of the other devices: name, bytes, and when they were modified.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<(String, u64, i128)>,
+    /// Options with which it gets a state mounted.
+    #[serde(default)]
+    mounts: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,6 +53,19 @@ struct Line {
     mark: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     output: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    explained: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovery: Option<Recovery>,
+}
+
+/// The states of the recovery from a good state; the lines before have their verdicts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Recovery {
+    /// Which states were checked.
+    pub(super) plan: String,
+    #[serde(with = "hex")]
+    pub(super) keys: Vec<u128>,
 }
 
 /// A verdict of an earlier run.
@@ -59,6 +76,10 @@ pub(super) struct Kept {
     pub(super) said: String,
     pub(super) mark: String,
     pub(super) output: String,
+    /// Of a failed state of a recovery: what its second cut means.
+    pub(super) explained: Vec<String>,
+    /// `None` if the recovery was not cut.
+    pub(super) recovery: Option<Recovery>,
 }
 
 /// Verdicts of earlier runs by key.
@@ -97,6 +118,7 @@ impl Ledger {
             check: args.check.clone(),
             server: args.server,
             files: args.files.clone(),
+            mounts: args.mount_options(),
         };
         // A pipe or an endless device has no end to append to.
         if std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir()) {
@@ -185,12 +207,12 @@ impl Ledger {
     pub(super) fn add(
         &mut self,
         key: u128,
-        case: &Case,
+        done: &Done,
         mark: &str,
-        verdict: &Verdict,
-        output: &str,
+        checked: &Checked,
+        recovery: Option<Recovery>,
     ) -> Result<(), Failure> {
-        let passed = verdict.passed();
+        let passed = checked.verdict.passed();
         let text = |text: &str| {
             if passed {
                 String::new()
@@ -200,11 +222,13 @@ impl Ledger {
         };
         self.write(&Line {
             key: format!("{key:032x}"),
-            case: case.to_string(),
+            case: done.case.to_string(),
             passed,
-            said: text(&verdict.text()),
+            said: text(&checked.verdict.text()),
             mark: text(mark),
-            output: text(output),
+            output: text(&checked.output),
+            explained: done.explained.clone(),
+            recovery,
         })
     }
 
@@ -212,6 +236,22 @@ impl Ledger {
         self.file
             .write_all(line_of(line)?.as_bytes())
             .map_err(|error| Failure::io(&self.name, &error))
+    }
+}
+
+/// Keys as in a line.
+mod hex {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(keys: &[u128], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(keys.iter().map(|key| format!("{key:032x}")))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u128>, D::Error> {
+        let keys = Vec::<String>::deserialize(from)?;
+        let number = |key: &String| u128::from_str_radix(key, 16).map_err(D::Error::custom);
+        keys.iter().map(number).collect()
     }
 }
 
@@ -258,6 +298,8 @@ fn verdict(line: &[u8]) -> Option<(u128, Kept)> {
         said: line.said,
         mark: line.mark,
         output: line.output,
+        explained: line.explained,
+        recovery: line.recovery,
     };
     Some((key, kept))
 }

@@ -5,6 +5,9 @@
 //! [`models`] or [`flash`] (states) -> [`worker`] (equal states once) -> [`judge`] (image, check)
 //! -> [`report`]. A state is a content number per unit.
 //!
+//! With `--nested`, what the check did on a good state is on a [`tape`], and is cut again:
+//! [`recovery`].
+//!
 //! A [`supervisor`] process per job runs the checks and removes what they leave. For the crate
 //! `ftld-crash`, recording and check are in this process ([`in_process`]).
 //!
@@ -29,22 +32,28 @@ mod ledger;
 mod losses;
 mod models;
 mod places;
+mod recovery;
 mod report;
+mod resident;
 mod scratch;
 mod server;
 mod shrink;
 mod supervisor;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod visit;
 mod worker;
 
-pub use args::{At, CrashesArgs, CrashesCommand, Loss, Model};
+pub use args::{At, CrashesArgs, Loss, Model, Mounts};
+pub use check::RECOVERY;
 pub use group::{DEVICES_MAX, nth_file};
 pub use in_process::{Explored, Failing, Plan, Recorded, Snapshot};
+pub use resident::{Heard, Resident};
 pub use scratch::{Scratch, remove_orphans};
-pub use supervisor::supervise;
+pub use supervisor::{End, Tail, supervise};
+pub use tape::{OnTape, Tape};
 pub use visit::visit;
 
 use case::Case;
@@ -53,10 +62,11 @@ use ftld_kit::failure::Failure;
 use ftld_kit::{interrupt, output, sparse};
 use judge::Command;
 use places::Places;
-use report::{About, FailedCase, Report};
+use report::{About, FailedCase};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use timeline::Timeline;
 use worker::{Found, Shared, Source, Work, Worker};
 
@@ -75,6 +85,7 @@ fn keep_image(image: &Path, keep: &Path) -> Result<(), Failure> {
 /// # Errors
 /// There is no check, or a result cannot be written.
 pub fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
+    recovery::check_arguments(args)?;
     // An empty command succeeds, and would find every state good.
     if args.check.trim().is_empty() {
         return Err(Failure::usage(
@@ -116,60 +127,113 @@ pub fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
 /// A state failed the check (exit code 1), the recording cannot be used, or the check cannot be
 /// run.
 pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
+    let Some(case) = &args.case else {
+        let explored = explored(args)?;
+        explored.print(json)?;
+        return explored.judged();
+    };
     check_arguments(args)?;
-    let case = args.case.as_deref().map(Case::parse).transpose()?;
-    // With --case, Ctrl-C ends this process; the supervisor then removes the folder.
-    let interrupted = match case {
-        Some(_) => Arc::default(),
-        None => interrupt::flag()?,
-    };
+    let case = Case::parse(case)?;
     let scratch = Scratch::create(args)?;
-    let timeline = Timeline::of(args, scratch.path())?;
-    let jobs = match case {
-        Some(_) => 1,
-        None => args.jobs.unwrap_or_else(|| {
-            let cores = std::thread::available_parallelism();
-            cores.map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
-        }),
-    };
-    scratch.has_room(&timeline, jobs, args.files.is_some())?;
-    let shared = Shared::new(timeline, args, interrupted);
-    match case {
-        Some(case) => show(args, &shared, scratch.path(), &case, json),
-        None => {
-            let report = explore::explore(args, &shared, scratch.path(), jobs)?;
-            finish(args, &shared, &report, json)
-        }
-    }
+    // Ctrl-C ends this process; the supervisor then removes the folder.
+    let shared = prepared(args, &scratch, 1, Arc::default())?;
+    show(args, &shared, scratch.path(), &case, json)
 }
 
-/// Prints and writes the report; a failed state is exit code 1.
-fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> Result<(), Failure> {
+/// Explores a recording, and writes the reports that are files.
+///
+/// # Errors
+/// The recording cannot be used, or the check cannot be run.
+pub fn explored(args: &CrashesArgs) -> Result<Visited, Failure> {
+    check_arguments(args)?;
+    let interrupted = interrupt::flag()?;
+    let scratch = Scratch::create(args)?;
+    let jobs = args.jobs.unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism();
+        cores.map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
+    });
+    let shared = prepared(args, &scratch, jobs, interrupted)?;
+    let report = explore::explore(args, &shared, scratch.path(), jobs)?;
     let about = About {
         timeline: &shared.timeline,
         places: &report.places,
     };
     // A file that cannot be written does not take the report with it.
-    let write = |option: &str, path: &Option<PathBuf>, text: Result<String, Failure>| {
+    let write = |option: &str, path: &Option<PathBuf>, text: String| {
         let Some(path) = path else { return Ok(()) };
-        std::fs::write(path, text?).map_err(|error| output::unwritable(option, path, &error))
+        std::fs::write(path, text).map_err(|error| output::unwritable(option, path, &error))
     };
-    let junit = write("--junit", &args.junit, Ok(report::junit(report, &about)));
-    let html = write("--html", &args.html, Ok(report::html(report, &about)));
-    match json {
-        true => output::print_json("crashes", report.json(&about))?,
-        false => output::print(&report::text(report, &about))?,
+    let junit = write("--junit", &args.junit, report::junit(&report, &about));
+    let html = write("--html", &args.html, report::html(&report, &about));
+    Ok(Visited {
+        written: junit.and(html),
+        text: report::text(&report, &about),
+        json: report.json(&about),
+        states: report.states,
+        checked: report.checked,
+        failed: report.failed,
+        interrupted: report.interrupted,
+    })
+}
+
+/// Reads the recording.
+fn prepared(
+    args: &CrashesArgs,
+    scratch: &Scratch,
+    jobs: u32,
+    interrupted: Arc<AtomicBool>,
+) -> Result<Arc<Shared>, Failure> {
+    let timeline = Timeline::of(args, scratch.path())?;
+    scratch.has_room(&timeline, jobs, args.files.is_some())?;
+    Ok(Shared::new(timeline, args, interrupted))
+}
+
+/// Result of the exploration of a recording.
+pub struct Visited {
+    /// Whether all reports that are files are written.
+    written: Result<(), Failure>,
+    /// The report.
+    pub text: String,
+    /// The report as JSON.
+    pub json: serde_json::Value,
+    /// States, equal ones counted as often as they occurred.
+    pub states: u64,
+    /// States on which the check ran; no two are equal.
+    pub checked: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// The user has ended it early.
+    pub interrupted: bool,
+}
+
+impl Visited {
+    /// Prints the report.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn print(&self, json: bool) -> Result<(), Failure> {
+        match json {
+            true => output::print_json("crashes", &self.json),
+            false => output::print(&self.text),
+        }
     }
-    junit.and(html)?;
-    if report.failed > 0 {
-        let checked = output::counted(report.checked, "state");
-        let what = format!("{} of {checked} failed", report.failed);
-        return Err(Failure::failed(what));
+
+    /// Returns whether all reports are written and no state failed.
+    ///
+    /// # Errors
+    /// One is not, or one did, or the exploration was interrupted.
+    pub fn judged(&self) -> Result<(), Failure> {
+        self.written.clone()?;
+        if self.failed > 0 {
+            let checked = output::counted(self.checked, "state");
+            let what = format!("{} of {checked} failed", self.failed);
+            return Err(Failure::failed(what));
+        }
+        if self.interrupted {
+            return Err(Failure::failed("interrupted; no state had failed"));
+        }
+        Ok(())
     }
-    if report.interrupted {
-        return Err(Failure::failed("interrupted; no state had failed"));
-    }
-    Ok(())
 }
 
 /// Checks one case and prints what the check said.
@@ -183,26 +247,25 @@ fn show(
     let timeline = &shared.timeline;
     let command = Command::start(args, timeline, scratch, 0)?;
     let mut worker = Worker::new(shared, command);
-    let work = match case {
+    let (work, explained) = match case {
         Case::Flash { entry, op, outcome } => {
             let (mark, dead) = cut_flash(args, timeline, *entry, *op, *outcome)?;
-            Work {
+            let work = Work {
                 case: case.clone(),
                 mark,
                 state: Source::Flash(Box::new(dead)),
-            }
-        }
-        Case::Prefix { entry } | Case::Cache { entry, .. } => {
-            let units = match case {
-                Case::Cache { units, .. } => Some(units),
-                _ => None,
             };
-            let (point, choice) = explore::find(timeline, *entry, units)?;
-            Work {
+            (work, Vec::new())
+        }
+        Case::Nested { outer, inner } => recovery::again(shared, &mut worker, outer, inner)?,
+        Case::Prefix { entry } | Case::Cache { entry, .. } => {
+            let (point, choice) = explore::find(timeline, *entry, case.units())?;
+            let work = Work {
                 case: case.clone(),
                 mark: point.mark,
                 state: Source::State(models::State::of(&point, &choice, &timeline.contents)),
-            }
+            };
+            (work, Vec::new())
         }
     };
     let done = worker.run(work)?;
@@ -224,6 +287,7 @@ fn show(
         mark: done.mark.map_or("", |mark| shared.mark(mark)).to_owned(),
         said: checked.verdict.text(),
         output: checked.output,
+        explained,
     };
     if json {
         let value = serde_json::json!({
@@ -232,7 +296,7 @@ fn show(
             "verdict": failed.said,
             "mark": failed.mark,
             "output": failed.output,
-            "explanation": about.explain(case),
+            "explanation": about.lines(&failed),
         });
         output::print_json("crash", value)?;
     } else {

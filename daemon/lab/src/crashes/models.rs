@@ -19,6 +19,10 @@ pub(super) struct State {
     pub(super) durable: Arc<Vec<Content>>,
     /// Slots that differ from `durable`, in order.
     pub(super) changed: Vec<(u32, Content)>,
+    /// Units without a slot that have data, in order: a check on a state wrote it.
+    pub(super) extra: Vec<(u32, Content)>,
+    /// Those of the recovery that left it; `None` if no recovery did.
+    pub(super) contents: Option<Arc<Contents>>,
     /// Equal for equal contents.
     pub(super) sum: u128,
 }
@@ -45,6 +49,8 @@ impl State {
         State {
             durable: point.durable.clone(),
             changed,
+            extra: Vec::new(),
+            contents: None,
             sum,
         }
     }

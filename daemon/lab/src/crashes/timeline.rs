@@ -97,7 +97,9 @@ pub(super) struct Timeline {
     pub(super) marks: Vec<String>,
     /// For each event the smallest begin of it and all later ones.
     pub(super) earliest: Vec<u64>,
-    pub(super) contents: Contents,
+    pub(super) contents: Arc<Contents>,
+    /// It is what a check did on a state, not a recording.
+    pub(super) is_recovery: bool,
     pub(super) was_cut_off: bool,
     /// What a cut leaves beyond whole contents.
     pub(super) losses: Losses,
@@ -168,7 +170,40 @@ impl Timeline {
     ) -> Result<Timeline, Failure> {
         check_head(name, &head)?;
         let contents = new_contents(scratch, head.physical_block)?;
-        let mut built = Built::of_entries(&head, entries, &contents, scratch)?;
+        Timeline::build(name, head, entries, contents, BTreeMap::new())
+    }
+
+    /// Takes the requests of a check on a state: `base` has the contents of the units that they
+    /// touch.
+    ///
+    /// # Errors
+    /// There is none, or the scratch folder is full.
+    pub(super) fn of_recovery(
+        of: &Timeline,
+        base: BTreeMap<u32, Content>,
+        entries: Vec<Entry>,
+    ) -> Result<Timeline, Failure> {
+        let contents = Contents::of_recovery(&of.contents)
+            .map_err(|error| Failure::io("contents in the scratch folder", &error))?;
+        let entries = entries.into_iter().map(Ok);
+        let (head, name) = (of.head.clone(), "the recovery");
+        let timeline = Timeline::build(name, head, entries, contents, base)?;
+        Ok(Timeline {
+            is_recovery: true,
+            losses: of.losses.clone(),
+            ..timeline
+        })
+    }
+
+    /// Takes the entries of one device. `base` are contents before the first one.
+    fn build(
+        name: &str,
+        head: Head,
+        entries: impl Iterator<Item = Result<Entry, Failure>>,
+        contents: Contents,
+        base: BTreeMap<u32, Content>,
+    ) -> Result<Timeline, Failure> {
+        let mut built = Built::of_entries(&head, entries, &contents, base)?;
         let events = std::mem::take(&mut built.events);
         Timeline::join(head, vec![(built, 0)], events, contents).ok_or_else(|| no_event(name))
     }
@@ -248,7 +283,8 @@ impl Timeline {
             parts,
             marks,
             earliest,
-            contents,
+            contents: Arc::new(contents),
+            is_recovery: false,
             was_cut_off: false,
             losses: Losses::default(),
         })
@@ -352,7 +388,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// Takes the entries of a recording; contents go to a file in `scratch`.
+    /// Takes the entries of a recording. `now` are contents before the first one.
     ///
     /// # Errors
     /// An entry is an error, or the scratch folder is full.
@@ -360,12 +396,12 @@ impl Built {
         head: &Head,
         entries: impl Iterator<Item = Result<Entry, Failure>>,
         contents: &Contents,
-        scratch: &Path,
+        now: BTreeMap<u32, Content>,
     ) -> Result<Built, Failure> {
         let mut builder = Builder {
             unit: u64::from(head.physical_block),
             size: head.size,
-            now: BTreeMap::new(),
+            now,
             base: None,
             unreadable: Vec::new(),
             events: Vec::new(),
@@ -377,7 +413,7 @@ impl Built {
             buffer: vec![0; index(head.physical_block)],
         };
         for (number, entry) in (1..).zip(entries) {
-            let full = |error| Failure::io(format!("{}: contents", scratch.display()), &error);
+            let full = |error| Failure::io("contents in the scratch folder", &error);
             builder.add(number, &entry?).map_err(full)?;
         }
         Ok(Built {

@@ -1,5 +1,5 @@
-//! Command line of `ftld replay`: a job, whose options are in `job.rs`, its repetitions, and what is
-//! written besides its row.
+//! Command line of `ftld replay`: a job, whose options are in `job.rs`, its repetitions, and what
+//! is written besides its row.
 
 use super::job::Job;
 use super::outputs::OutputArgs;

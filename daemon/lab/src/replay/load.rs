@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Classes per power of two, as a power of two.
 const CLASS_BITS: u32 = 5;
-/// Fewest requests of which an overload is told: fewer are a burst.
+/// Least requests for which an overload is reported; fewer are a burst.
 const REQUESTS_MIN: u64 = 100;
 /// Least completed rate of a sustained load, as a share of the offered one.
 const SUSTAINED: f64 = 0.99;

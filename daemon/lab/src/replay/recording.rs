@@ -1,4 +1,4 @@
-//! A recording as the workload; by default on the recorded device, made anew.
+//! A recording as the workload; by default on a new copy of the recorded device.
 //!
 //! Invariants: a replay on the recorded device begins as that device did: formatted, shut down and
 //! mounted, with the same bad blocks from the factory. Then equal requests give equal counters.

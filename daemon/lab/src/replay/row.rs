@@ -129,7 +129,7 @@ pub(crate) struct Requests {
     pub(crate) flushes: u64,
     /// Pages read for the requests, including the reads for partial writes.
     pub(crate) pages_read: u64,
-    /// Of these, the reads for partial writes.
+    /// Pages read for partial writes.
     pub(crate) pages_rmw: u64,
     /// Pages written for the requests.
     pub(crate) pages_written: u64,
@@ -160,15 +160,16 @@ pub(crate) struct Load {
     /// found the device without another one, of at least 100 requests: the queue grows as long as
     /// requests arrive.
     pub(crate) is_sustained: bool,
-    /// Where the time of all requests went.
+    /// Time of all requests by cause.
     pub(crate) all: Spent,
-    /// Where that of the slowest 0.1 % went: more, if others took as long within 3 %.
+    /// Time of the slowest 0.1 % of the requests by cause, and of others that took as long within
+    /// 3 %.
     pub(crate) slowest: Spent,
-    /// Where that of the slowest request went.
+    /// Time of the slowest request by cause.
     pub(crate) maximum: Spent,
 }
 
-/// Where the time of some requests went, from arrival to completion: means in ns.
+/// Time of some requests by cause, from arrival to completion: means in ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spent {
     /// Number of requests.
@@ -271,16 +272,16 @@ pub(crate) struct ConvertCost {
 pub(crate) struct MapCache {
     /// Lookups for pages that the host reads.
     pub(crate) lookups_read: u64,
-    /// Hits among them.
+    /// Hits of these lookups.
     pub(crate) hits_read: u64,
     /// Lookups for pages that the host writes.
     pub(crate) lookups_write: u64,
-    /// Hits among them.
+    /// Hits of these lookups.
     pub(crate) hits_write: u64,
     /// Lookups for pages that are read because a part of them is written or trimmed.
     #[serde(default)]
     pub(crate) lookups_rmw: u64,
-    /// Hits among them.
+    /// Hits of these lookups.
     #[serde(default)]
     pub(crate) hits_rmw: u64,
     /// Hit ratio of reads; `None` without lookups.
@@ -294,7 +295,7 @@ pub(crate) struct MapCache {
 /// Counters and gauges of the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
-    /// Those of the measurement.
+    /// Counters of the measurement.
     #[serde(flatten)]
     pub(crate) counters: SchemeCounters,
     /// Logical pages that hold data at the end.

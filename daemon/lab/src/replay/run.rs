@@ -39,9 +39,9 @@ pub(crate) struct Run {
 
 /// The requested device.
 enum Device {
-    /// That of the recording, and its size in bytes.
+    /// The device of the recording, and its size in bytes.
     Recorded(FlashDevice, u64),
-    /// A new one.
+    /// A new device.
     New(ImageRequirements, RawFlash),
 }
 
@@ -142,8 +142,8 @@ impl Run {
         }
     }
 
-    /// Returns the bytes of the device to which addresses are folded, if they are; `None` for an
-    /// invalid device, which its run reports.
+    /// Returns the size in bytes to which addresses are folded. `None` if they are not folded, or
+    /// if the device is invalid, which its run reports.
     pub(super) fn folded_bytes(&self) -> Option<u64> {
         let is_folded = self.job.method.address == Address::Fold;
         is_folded

@@ -35,7 +35,7 @@ pub(super) struct Series {
 struct Interval {
     schema: &'static str,
     from_ns: u64,
-    /// The end of the window; of the last one, the end of the run if that is earlier.
+    /// End of the window, or of the run if that is earlier.
     to_ns: u64,
     requests: u64,
     pages_read: u64,

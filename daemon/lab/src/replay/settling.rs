@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const TOLERANCE: f64 = 0.02;
 /// Passes in a row that are compared.
 const PASSES: usize = 3;
-/// Passes after which a form gives up.
+/// Passes after which a form ends unsettled.
 pub(super) const PASSES_MAX: u32 = 24;
 /// Largest number of samples of a measurement.
 const SAMPLES: usize = 128;
@@ -160,7 +160,8 @@ impl Halves {
     }
 }
 
-/// Returns whether as many pages were programmed as the flash has, since the device is new.
+/// Returns whether at least as many pages were programmed since the device was new as the flash
+/// has.
 pub(super) fn is_used(sim: &Sim) -> bool {
     programs(sim) >= sim.ftl().chip().geometry().pages()
 }

@@ -24,7 +24,7 @@ const IDLE_OPS: u32 = 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
     pub(super) read: u64,
-    /// Of these, reads for partial pages of writes.
+    /// The part of `read` that partial writes need.
     pub(super) rmw: u64,
     pub(super) written: u64,
     pub(super) trimmed: u64,

@@ -11,7 +11,7 @@ const SECTOR: u64 = 512;
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 /// Shortest mean time between requests that is no sign of a wrong unit.
 const GAP_MIN_NS: f64 = 100.0;
-/// Requests from which on the mean time between them tells something.
+/// Least requests for which the mean time between them is checked.
 const GAP_REQUESTS: u64 = 1000;
 
 /// Properties of the requests of a trace that address bytes.
@@ -149,7 +149,7 @@ mod tests {
     fn every_sign_of_a_wrong_unit_is_named() {
         let bytes = "every offset and length is a multiple of 512 sectors";
         assert!(signs("disksim", None, &[(0, GRAIN, 8 * GRAIN)]).contains(bytes));
-        // One request in sectors is enough; a trace of the first sector alone tells nothing.
+        // One request in sectors is enough; a trace of the first sector alone shows no unit.
         assert_eq!(
             signs("disksim", None, &[(0, GRAIN, GRAIN), (0, 512, 512)]),
             ""

@@ -106,7 +106,7 @@ fn a_replayed_recording_has_the_counters_of_its_device() {
         assert!(row.requests.flushes > 0 && row.response_ns.flush.is_some());
         assert_eq!(row.precondition.drive_writes, 0.0);
         if scheme.name == SCHEMES[0].name {
-            // Repeated from its row; and another device, laid out anew.
+            // The row repeats its run. Another over-provisioning changes the layout.
             assert_eq!(run(&row.job, &mut |_, _| ()).unwrap().flash, live);
             let op = Some(28.0);
             let other = run(&Job { op, ..job }, &mut |_, _| ()).unwrap();

@@ -155,6 +155,13 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         )],
     ),
     (
+        "ftld-demo",
+        &[(
+            "Watch another scheme, with files that are made and removed:",
+            &["ftld demo --scheme fast --load files"],
+        )],
+    ),
+    (
         "ftld-list",
         &[("List the stopped instances, too:", &["ftld list --all"])],
     ),

@@ -1,4 +1,4 @@
-//! Each chip of a device with several shards, beside the sums of the other families. A device of
+//! Figures per chip of a device with several shards; the other families have the sums. A device of
 //! one chip has shard 0.
 
 use super::{Family, counters, gauge, gauges, label};

@@ -210,7 +210,7 @@ const WRONG: &[(&str, i32, &[&str])] = &[
         1,
         &["--record /none/run.rec", "no folder /none; create it"],
     ),
-    // None of them has a recording: it is not read before the results have a place.
+    // These need no recording: the places of the results are checked before it is read.
     (
         "crashes run.rec --check true --case prefix/1 --keep /none/disk.img",
         1,

@@ -54,8 +54,8 @@ fn a_comparison_is_its_replays_whatever_the_number_of_threads() {
     assert_eq!(one, expected);
 }
 
-/// The same by plan, by jobs of one row each through the script for Slurm, and by reading those
-/// rows.
+/// A sweep has the same rows from a plan, from jobs of one row each by the script for Slurm, and
+/// from the stored rows.
 #[test]
 fn a_sweep_can_be_run_job_by_job() {
     let host = Host::new();

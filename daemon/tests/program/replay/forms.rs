@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Returns a trace of writes of one page over 3 MiB, most of them to a quarter of it, and the number
-/// of pages that it touches.
+/// Returns a trace of writes of one page over 3 MiB, most of them to a quarter of it, and the
+/// number of pages that it touches.
 fn skewed(host: &Host) -> (String, f64) {
     let (mut text, mut state, mut touched) = (String::new(), 7u64, BTreeSet::new());
     for time in 0..6000 {
@@ -65,7 +65,7 @@ fn a_looped_trace_is_measured_once_it_has_settled() {
     assert_eq!(written, touched / 1024.0);
     let looped = form("looped");
     assert_eq!(looped["settling"]["is_settled"], true, "{looped}");
-    // The same run, written out.
+    // The same run by its single options.
     let count = passes(&looped).to_string();
     let by_hand = ["--precondition", "trace", "--warm-up", &count];
     let by_hand = replay(&host, &[&small(&trace)[..], &by_hand].concat());
@@ -227,7 +227,7 @@ fn what_a_form_or_an_effective_over_provisioning_excludes() {
             "{error}"
         );
     }
-    // A pipe would be read to its end before the first pass.
+    // These options need several passes over the trace; a pipe can be read once.
     let pipe = host.folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     for args in [

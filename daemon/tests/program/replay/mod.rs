@@ -143,7 +143,7 @@ fn emulated_time_is_the_counted_operations_and_causes_add_up() {
     }
 }
 
-/// Presets whose device is too large to be made in a test that others run beside: 655,360 blocks
+/// Presets whose device is too large for a test that runs in parallel with others: 655,360 blocks
 /// take 1.5 GB of RAM. Their layout is checked in `preset.rs`.
 const LARGE: [&str; 1] = ["rose-paper"];
 

@@ -133,7 +133,7 @@ fn a_ratio_is_paired_by_seed_and_a_difference_inside_its_interval_is_none() {
     }
     assert!(equal >= 2 && more >= 1, "{equal} equal, {more} more");
 
-    // Table, page and comma-separated values of the same rows say the same.
+    // Table, page and comma-separated values of the same rows have the same figures.
     let file = super::file(&host, "rows", &out);
     let page = host.folder.path().join("page.html");
     let rows = ["compare", "--rows", file.to_str().unwrap()];

@@ -246,7 +246,7 @@ fn a_row_names_program_trace_and_machine() {
     let made = super::replay(&host, &["uniform:requests=1", "--size", "1MiB"]);
     assert!(made["run"]["trace_sha256"].is_null());
 
-    // A page has all that repeats its runs.
+    // A page has everything that is needed to repeat its runs.
     let page = host.folder.path().join("page.html");
     let args = ["compare", trace.to_str().unwrap(), "--size", "1MiB"];
     let scheme = ["--scheme", "pagemap", "--html", page.to_str().unwrap()];

@@ -170,7 +170,7 @@ fn a_log_has_every_request_and_all_flash_operations() {
             keys.map(|key| line[key].clone())
         };
         let lines: Vec<_> = log.iter().map(own).collect();
-        // Of depth 1: each starts when the one before has ended.
+        // At queue depth 1 each request starts when the one before has ended.
         let mut now = 0;
         for line in &lines {
             assert_eq!(line[0], now);

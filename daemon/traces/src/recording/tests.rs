@@ -79,8 +79,8 @@ fn what_was_written_is_read() {
     assert_eq!(read(&written(&[]), false).unwrap(), (Vec::new(), false));
 }
 
-/// Random data is stored as it is, and costs no more than its headers; data that repeats is
-/// compressed, also behind a chunk that was not.
+/// Random data is stored uncompressed, and grows by the headers alone. Repetitive data is
+/// compressed, also after an uncompressed chunk.
 #[test]
 fn a_chunk_that_does_not_compress_is_stored_as_it_is() {
     let mut state = 1u64;

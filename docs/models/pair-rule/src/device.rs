@@ -24,8 +24,8 @@ pub enum By {
     /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/families/page_ram/reclaim.rs`:
     /// `copy_valid`; `ftl-core/src/space/release.rs`: `release`.
     Collect,
-    /// Padding for released blocks that wait. Code: `ftl-core/src/space/padding.rs`: `pad_released`,
-    /// `pad_oldest_released`.
+    /// Padding for released blocks that wait. Code: `ftl-core/src/space/padding.rs`:
+    /// `pad_released`, `pad_oldest_released`.
     Hurry,
     /// The erase of a released block. Code: `ftl-core/src/space/release.rs`: `erase_one_released`.
     Reclaim,

@@ -215,7 +215,7 @@ pub enum Use {
     Full,
     /// Garbage collection is moving its valid pages.
     Victim,
-    /// A mount keeps it: it holds what takes the place of a page to be rewritten.
+    /// A mount does not erase it yet, because it holds the newer version of a page to be rewritten.
     Withheld,
     /// Without valid pages; it waits for its erase.
     Released {

@@ -18,8 +18,8 @@ struct Found {
 
 impl State {
     /// Reads the flash and draws the mapping table from it; nothing is programmed yet. Code:
-    /// `ftl-core/src/families/page_ram/recovery.rs`: `mount_from_checkpoint`, `scan_window`, `resolve`;
-    /// `ftl-core/src/recovery/newest.rs`: `scan_newest` (the same without checkpoints).
+    /// `ftl-core/src/families/page_ram/recovery.rs`: `mount_from_checkpoint`, `scan_window`,
+    /// `resolve`; `ftl-core/src/recovery/newest.rs`: `scan_newest` (the same without checkpoints).
     pub fn read_flash(&mut self, config: &Config) {
         let sets = self.load_sets();
         let base = sets.last().map(|(_, slot)| *slot);
@@ -62,8 +62,8 @@ impl State {
         self.phase = Phase::Mounting(Stage::Rewrite);
     }
 
-    /// The newest readable sets, oldest first: block and slot. Code: `ftl-core/src/checkpoint/sets.rs`:
-    /// `load`, `read_set`.
+    /// The newest readable sets, oldest first: block and slot. Code:
+    /// `ftl-core/src/checkpoint/sets.rs`: `load`, `read_set`.
     fn load_sets(&self) -> Vec<(usize, u8)> {
         let mut sets: Vec<(usize, u8)> = (0..self.blocks.len())
             .flat_map(|at| {

@@ -91,7 +91,8 @@ impl State {
             .count() as u8
     }
 
-    /// The oldest page that can be lost. Code: `ftl-core/src/space/padding.rs`: `oldest_unsafe_page`.
+    /// The oldest page that can be lost. Code: `ftl-core/src/space/padding.rs`:
+    /// `oldest_unsafe_page`.
     pub fn oldest_unsafe(&self, config: &Config) -> Option<u8> {
         self.blocks
             .iter()
@@ -151,7 +152,7 @@ impl State {
         Ok(Op::Erase(at))
     }
 
-    /// Gives up a block without valid pages. Code: `ftl-core/src/space/release.rs`: `release_to`.
+    /// Releases a block without valid pages. Code: `ftl-core/src/space/release.rs`: `release_to`.
     pub fn release(&mut self, block: usize) {
         assert_eq!(self.blocks[block].valid(), 0);
         self.blocks[block].used = Use::Released {

@@ -196,8 +196,8 @@ impl State {
         state
     }
 
-    /// The same with a full block for each logical page, and a block that a clean stop left half
-    /// full of padding.
+    /// A device in use with a full block for each logical page, and a block that a clean stop left
+    /// half full of padding.
     pub fn spread(config: &Config) -> State {
         let mut state = State::empty(config);
         state.put_old(config, 0, &[0]);

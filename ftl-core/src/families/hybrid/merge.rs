@@ -107,8 +107,8 @@ impl<P: Policy> Hybrid<P> {
         )
     }
 
-    /// The same for a log block with pages at their own offsets: the offsets of all missing
-    /// pages must be free.
+    /// Returns the missing pages of a log block with pages at their own offsets; `None` unless the
+    /// offsets of all missing pages are free.
     fn missing_in_gaps(&self, space: &Space, lbn: Lbn, log: &LogBlock) -> Option<Vec<Lpn>> {
         let chip = space.flash.chip();
         let lacks =

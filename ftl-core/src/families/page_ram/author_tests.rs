@@ -25,7 +25,7 @@ struct Seen {
     sealed: u64,
     /// By block: pages that became invalid or were relocated since it was erased.
     left: Vec<u32>,
-    /// That count at each erase of a block that was sealed before.
+    /// `left` of each sealed block when it was erased.
     left_at_erase: Vec<u32>,
     is_sealed: Vec<bool>,
     time: u64,

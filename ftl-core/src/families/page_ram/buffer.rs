@@ -87,7 +87,7 @@ impl WriteBuffer {
         self.buffering.pages
     }
 
-    /// Returns the number of buffered pages that the map has not.
+    /// Returns the number of buffered pages that the map does not contain.
     pub(super) fn new_pages(&self) -> u64 {
         self.new_pages
     }

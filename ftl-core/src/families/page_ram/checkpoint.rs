@@ -137,7 +137,7 @@ pub(super) struct LoadedCheckpoint {
     pub(super) open: HashSet<u32>,
     pub(super) free: HashSet<u32>,
     pub(super) trims: Vec<(Ppn, InCheckpoint)>,
-    /// By map chunk.
+    /// Coverage by map chunk.
     pub(super) coverage: Vec<ChunkCoverage>,
     pub(super) entries: usize,
     /// Mapped pages without a location.

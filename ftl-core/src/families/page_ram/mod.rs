@@ -70,8 +70,8 @@ pub(crate) fn overhead_blocks<S: PageMapScheme>(
     overhead_with_buffer::<S>(profile, logical_pages, params, None)
 }
 
-/// Returns the same blocks of a scheme with a write buffer, which needs free blocks for what it has
-/// acknowledged.
+/// Returns [`overhead_blocks`] of a scheme with a write buffer, which needs free blocks for its
+/// acknowledged pages.
 pub(crate) fn overhead_with_buffer<S: PageMapScheme>(
     profile: &Profile,
     logical_pages: u32,
@@ -383,7 +383,8 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         let mapped = mapped.count() as u64;
         let valid = self.space.table.valid_pages();
         self.audit_buffer(wrong);
-        // Where a record near a prediction is lost, a page may have no owner, or the other way round.
+        // Where a record near a prediction is lost, a page may have no owner, or the other way
+        // round.
         let is_certain = self.map.lost == 0;
         let named = mapped + self.map.trims.len() as u64;
         if mapped != self.map.mapped || is_certain && valid != named {

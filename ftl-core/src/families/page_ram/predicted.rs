@@ -179,8 +179,8 @@ impl<M: PageMap> PageMapFtl<M> {
     }
 
     /// Finds the owners of valid pages with a lost record. It searches the map, because such pages
-    /// are very rare. Pages and owners are matched in the order of the flash; both are lost, so that
-    /// a wrong match among them loses nothing more. A page without an owner is dropped.
+    /// are very rare. Pages and owners are matched in the order of the flash; both are lost, so
+    /// that a wrong match among them loses nothing more. A page without an owner is dropped.
     #[cold]
     pub(super) fn find_predicted_owners(
         &mut self,

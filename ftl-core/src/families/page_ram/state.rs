@@ -28,7 +28,7 @@ pub(crate) struct PageRam<M> {
     pub(super) streams: DataStreams,
     pub(super) writer: CheckpointWriter,
     pub(super) tags: Vec<PageTag>,
-    /// Of a [sorted](PageMap::SORTED) map.
+    /// Write buffer of a [sorted](PageMap::SORTED) map; else `None`.
     pub(super) buffer: Option<WriteBuffer>,
     /// Locations of the pages that a run replaces, and whether each lookup was a hit, of a map that
     /// [predicts](PageMap::PREDICTS).

@@ -39,7 +39,7 @@ pub trait MapCache: Send + Sized + 'static {
     /// records the access.
     fn get(&mut self, lpn: Lpn) -> Option<Option<Ppn>>;
 
-    /// Returns the same without recording an access.
+    /// Returns the location like [`MapCache::get`], without recording an access.
     fn peek(&self, lpn: Lpn) -> Option<Option<Ppn>>;
 
     /// Adds the entry of this page, and others of its mapping page if the cache prefetches. The

@@ -158,8 +158,8 @@ impl<P: Policy> PagedFtl<P> {
         Ok(())
     }
 
-    /// Chooses the group with the most invalid pages, when about as many blocks are free as it would
-    /// free. The host gets these while the group is rewritten.
+    /// Chooses the group with the most invalid pages, when about as many blocks are free as it
+    /// would free. The host gets these while the group is rewritten.
     fn choose_group(&mut self) {
         let Some(emptiest) = self.space.table.greedy_victim() else {
             return;
@@ -181,7 +181,7 @@ impl<P: Policy> PagedFtl<P> {
     }
 
     /// Copies the next part of the group: at most a block of pages of one mapping page. A part that
-    /// lies in order is left as it is. Returns false if the group is done, or blocks are short.
+    /// is stored in order is not copied. Returns false if the group is done, or blocks are short.
     fn rewrite_part(&mut self) -> Result<bool, FtlError> {
         let Range { start, end } = self.map.groups.rest.clone();
         if start >= end {

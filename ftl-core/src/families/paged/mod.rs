@@ -172,7 +172,7 @@ pub(crate) fn settings_of(chip: &Chip, config: &FtlConfig) -> Result<Settings, F
     settings_under(chip, config, &Own::none(chip.geometry()))
 }
 
-/// Returns the same for a scheme with policies of its own.
+/// Returns the common parameters of a scheme with policies of its own.
 pub(crate) fn settings_under(
     chip: &Chip,
     config: &FtlConfig,
@@ -209,7 +209,7 @@ pub(crate) fn overhead_of_params(
     overhead_under(profile, logical_pages, params, &own)
 }
 
-/// Returns the same for a scheme with policies of its own.
+/// Returns these blocks of a scheme with policies of its own.
 pub(crate) fn overhead_under(
     profile: &Profile,
     logical_pages: u32,

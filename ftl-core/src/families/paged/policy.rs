@@ -39,8 +39,8 @@ pub(crate) trait Policy: Send {
     /// one of its entries leaves the cache.
     fn evict(&mut self, pending: &Pending) -> Option<u32>;
 
-    /// Updates the cache from the content of a mapping page that was written. Pending entries are as
-    /// new as `page`, or newer.
+    /// Updates the cache from the content of a mapping page that was written. Pending entries are
+    /// as new as `page`, or newer.
     fn on_writeback(&mut self, vtpn: u32, page: &[u8], pending: &Pending);
 
     /// Drops a mapping page that was trimmed as a whole.

@@ -52,7 +52,7 @@ pub(crate) mod docs {
         RAM_TIME,
     ];
 
-    /// Those of a scheme of another crate.
+    /// Shared parameters of a scheme of another crate.
     pub(crate) const OF_AUTHOR: [ParamDoc; SHARED.len() + 1] = {
         let mut all = [AGE_WINDOW; SHARED.len() + 1];
         let (shared, _) = all.split_at_mut(SHARED.len());

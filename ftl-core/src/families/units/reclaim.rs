@@ -3,7 +3,7 @@
 //!
 //! A unit can shrink if it has more blocks than its valid pages fill. The first GC run may have to
 //! open a block, so GC continues with the same unit until that has one block less. If no full block
-//! has an invalid page, the room that is left lies in open blocks: GC empties one of those.
+//! has an invalid page, the only room is in open blocks: GC empties one of those.
 
 use super::policy::Policy;
 use super::slices::HEADROOM;
@@ -175,9 +175,9 @@ impl<P: Policy> Units<P> {
         self.lists.length(unit) > valid.div_ceil(space.geometry().pages_per_block).max(1)
     }
 
-    /// Returns the open block of a unit with the fewest valid pages. Where units have few pages each,
-    /// the room of their open blocks can be all that is left. Looks at every block, so only if no
-    /// full block has an invalid page.
+    /// Returns the open block of a unit with the fewest valid pages. Where units have few pages
+    /// each, the room of their open blocks can be all that is left. Looks at every block, so only
+    /// if no full block has an invalid page.
     #[cold]
     fn emptiest_open(&self, space: &Space) -> Option<Pbn> {
         let open = space.geometry().all_blocks();
@@ -325,7 +325,7 @@ impl<P: Policy> OneByOne for UnitFtl<P> {
     ) -> Result<(), FtlError> {
         let (map, space) = (&mut self.map, &mut self.space);
         if tag.role == Role::Pad {
-            // Its record is unreadable, and no table maps it.
+            // The page has an unreadable record, and no table maps the page.
             space.table.set_invalid(from);
             return Ok(());
         }

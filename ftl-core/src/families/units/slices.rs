@@ -182,8 +182,8 @@ impl<P: Policy> UnitFtl<P> {
         outcome.map(drop)
     }
 
-    /// The same before a read. The read is served even if the slice fails, because any error that
-    /// stops cleaning stops writes, too. Only a power loss fails the read.
+    /// Executes a slice before a read. The read is served even if the slice fails, because any
+    /// error that stops cleaning stops writes, too. Only a power loss fails the read.
     #[inline]
     pub(super) fn take_slice_of_read(&mut self) -> Result<(), FtlError> {
         match self.take_slice() {

@@ -3,7 +3,8 @@
 //!
 //! A stream may be striped: it has an open block on each of several dies, a *lane* each, and its
 //! pages go to one lane after another. On a chip with multi-plane commands it has a lane on each
-//! plane of those dies, and pages go to all planes of a die before the next die (`space/planes.rs`).
+//! plane of those dies, and pages go to all planes of a die before the next die
+//! (`space/planes.rs`).
 //!
 //! Invariants: a copy never needs more room than one stream of copies would. When blocks are short,
 //! it joins any open lane of copies instead of opening a block for its own. FLUSH treats all lanes
@@ -49,7 +50,7 @@ const STRIPE_MAX: u32 = 16;
 /// Returns the policies and the striping that the parameters select on a device of this shape.
 ///
 /// # Errors
-/// [`FtlError::Config`] if there is no such policy, or the device has not as many dies.
+/// [`FtlError::Config`] if there is no such policy, or the device has fewer dies.
 pub(crate) fn from_params(params: &Params, own: &Own) -> Result<Striped, FtlError> {
     let dies = own.device.geometry.dies();
     let stripe = params.get(STRIPE_PARAM.key, 1)?;

@@ -19,9 +19,9 @@
 //!
 //! RAM: 8 B per page in the queue, its number and its position, as the authors count. A row of
 //! `ftld replay` has the value at its end. The times of copies are in their spare bytes, as the
-//! authors' are in metadata on the disk. This code has neither the hash table nor the queue. An
-//! array of 4 B per page has the position of its last write, and a bit per position tells whether
-//! the queue contains such a write there.
+//! authors' are in metadata on the disk. In place of their hash table and queue, an array of 4 B
+//! per page has the position of its last write, and a bitmap has the positions that the queue
+//! contains.
 //!
 //! Deviations: the authors' GC collects the block with the highest cost-benefit as soon as 15 % of
 //! all pages are invalid; here `gc.policy` and the free blocks of the device decide. A trim is no
@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn a_write_is_short_lived_if_the_replaced_version_was() {
         let mut sepbit = SepBit::new(100);
-        // New pages are of class 2, whatever ℓ is; a replaced one is of class 1 while ℓ is infinite.
+        // New pages are of class 2, whatever ℓ is; a replaced one is of class 1 while ℓ is
+        // infinite.
         let of = |sepbit: &mut SepBit, lpn| sepbit.stream_of_write(&write(lpn));
         assert_eq!([0, 1, 2, 0].map(|lpn| of(&mut sepbit, lpn)), [0, 0, 0, 1]);
         // 100 + (0 - 1 + 2 - 3 ... + 14 - 15) / 16 = 99.5.
@@ -279,7 +280,7 @@ mod tests {
         }
     }
 
-    /// The queue beside a list, under lengths that grow and shrink.
+    /// The queue has the content of a plain list, under lengths that grow and shrink.
     #[test]
     fn the_queue_has_the_pages_of_a_list() {
         let (mut recent, mut list) = (Recent::new(50), std::collections::VecDeque::new());

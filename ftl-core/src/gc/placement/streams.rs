@@ -362,8 +362,8 @@ impl DataStreams {
         }
     }
 
-    /// Returns the placement's number of the first stream of copies; with one stream for all, that
-    /// of the host.
+    /// Returns the placement's number of the first stream of copies. With a single stream, it is
+    /// the stream of the host.
     fn first_of_copies(&self) -> usize {
         match self.copies[0] == self.host[0] {
             true => 0,

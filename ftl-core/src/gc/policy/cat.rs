@@ -24,7 +24,8 @@ impl Policy for Cat {
     }
 }
 
-/// Returns the priority of a block: the published value, negative. `age` is above 0.
+/// Returns the priority of a block: the published value, negated, as the paper selects the minimum.
+/// `age` is above 0.
 pub(crate) fn score(utilisation: f64, age: f64, erases: u32) -> f64 {
     -utilisation / (1.0 - utilisation) / age * (f64::from(erases) + 1.0)
 }

@@ -3,7 +3,7 @@
 //!
 //! Kawaguchi, Nishioka, Motoda: *A Flash-Memory Based File System*, USENIX 1995, after Rosenblum
 //! and Ousterhout's log-structured file system (SOSP 1991). Age is the time since a page of the
-//! block was last superseded, as in the former, counted in blocks opened.
+//! block was last superseded, as in Kawaguchi's paper, counted in blocks opened.
 
 use super::rule::{Candidates, Policy};
 use nand_model::Pbn;

@@ -94,8 +94,8 @@ pub trait Policy: Send {
 pub struct HostWrite {
     /// The logical page.
     pub lpn: Lpn,
-    /// What the host says of it, such as the number of a write stream: in simulations the disk of
-    /// the trace. 0 for a device in service, as ublk and NBD carry no hint.
+    /// Hint of the host, such as the number of a write stream: in simulations the disk of the
+    /// trace. 0 for a device in service, as ublk and NBD carry no hint.
     pub hint: u64,
     /// Block of the version that it replaces, if RAM has its location.
     pub replaces: Option<Pbn>,
@@ -109,8 +109,8 @@ pub struct HostWrite {
 /// A valid page that is relocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCopy {
-    /// The logical page. `None` for a trim record, and for the question where the cold pages of a
-    /// whole block should go.
+    /// The logical page. `None` for a trim record, and for a query about the cold pages of a whole
+    /// block.
     pub lpn: Option<Lpn>,
     /// The block that it leaves.
     pub block: Pbn,

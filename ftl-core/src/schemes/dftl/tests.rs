@@ -24,7 +24,7 @@ fn filled(entries: u32) -> (PagedFtl<Cmt>, u64) {
     filled_with(entries, "0")
 }
 
-/// The same on a device with this `timing.ram`.
+/// Like [`filled`], on a device with this `timing.ram`.
 fn filled_with(entries: u32, ram: &str) -> (PagedFtl<Cmt>, u64) {
     use crate::Lpn;
     let profile = profile("lazyftl", 200);

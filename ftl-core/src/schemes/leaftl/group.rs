@@ -2,8 +2,9 @@
 //! approximate segments: the conflict resolution buffer.
 //!
 //! Segments of a level are sorted, and their intervals do not overlap. A new segment goes to the
-//! top. One that it overlaps keeps the pages that the new one has not; if the intervals still
-//! overlap, it goes down a level. If it overlaps a segment there too, it gets a level of its own.
+//! top. An overlapped segment keeps the pages that the new one does not have. If the intervals
+//! still overlap, it goes down a level. If it overlaps a segment there too, it gets a level of its
+//! own.
 //!
 //! Invariants: the topmost segment that has a page is the newest that was learned for it. A page is
 //! in at most one list, and an approximate segment has exactly the pages of its list; an accurate
@@ -339,7 +340,7 @@ impl Group {
         vec_bytes::<Segment>(self.segments.len()) + to_u64(self.lists.len())
     }
 
-    /// Returns the allocated bytes beside the group itself.
+    /// Returns the allocated bytes outside the group itself.
     pub(super) fn heap_bytes(&self) -> u64 {
         vec_bytes::<Segment>(self.segments.capacity())
             + vec_bytes::<u16>(self.ends.capacity())

@@ -29,7 +29,7 @@ pub(super) struct LearnedMap {
     scratch: Scratch,
     /// Bound of the misses of segments that are learned now.
     gamma: u32,
-    /// Bytes of all groups, as the paper counts and beside the groups themselves.
+    /// Bytes of all groups: as the paper counts, and allocated outside the groups themselves.
     paper: u64,
     heap: u64,
 }

@@ -425,8 +425,9 @@ fn learned(gamma: u32, pages: u32, mut write: impl FnMut(&mut SplitMix) -> (u32,
 
 /// The paper has 7.5 to 37.7 times fewer bytes than 8 per page (figure 15), with gamma = 16 another
 /// 1.3 times fewer, 26.5 % of the segments approximate (figure 20), and below 10 % of wrong
-/// predictions (figure 24). Its traces are not at hand. On runs of up to 64 pages all of that holds
-/// here but the gain of a bound; short runs and single pages gain by one, and are missed more.
+/// predictions (figure 24). Its traces are not available. Here all of that holds on runs of up to
+/// 64 pages, except for the gain of a bound. Short runs and single pages gain by a bound, and have
+/// more wrong predictions.
 #[test]
 fn order_makes_the_table_small_and_a_bound_makes_disorder_cheaper() {
     const PAGES: u32 = 1 << 15;

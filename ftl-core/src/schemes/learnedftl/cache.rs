@@ -168,7 +168,7 @@ impl Policy for Learned {
         false
     }
 
-    /// Those of the nodes, and one in the models where the nodes miss.
+    /// Returns the steps in the nodes, and one step in the models per miss of the nodes.
     fn lookup_steps(&self) -> u64 {
         self.nodes.lookup_steps() + self.asked
     }

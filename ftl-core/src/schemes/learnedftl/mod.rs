@@ -3,10 +3,11 @@
 //! Fidelity B: of the paper only the abstract was available; the rest is taken from the authors'
 //! program (github.com/astlxmu/LearnedFTL), read but not copied.
 //!
-//! A read that misses the cache costs two reads of flash: mapping page, then data (a *double read*).
-//! Therefore each mapping page has a *model* in RAM, a line in a few pieces from its logical pages
-//! to their locations, and a bitmap of the pages for which it is exact (`models.rs`). A miss whose
-//! bit is set goes to the predicted page at once; no read is ever lost to a wrong prediction.
+//! A read that misses the cache costs two reads of flash: mapping page, then data (a *double
+//! read*). Therefore each mapping page has a *model* in RAM, a line in a few pieces from its
+//! logical pages to their locations, and a bitmap of the pages for which it is exact (`models.rs`).
+//! A miss whose bit is set goes to the predicted page at once; no read is ever lost to a wrong
+//! prediction.
 //!
 //! Models are made of pages in order. Pages written in order are learned at once (*sequential
 //! initialisation*). GC copies pages in the order of their addresses, and a group of mapping pages
@@ -18,8 +19,8 @@
 //! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
 //! invariants and power failure). Models are in RAM alone: a mount begins without them, and the
 //! first miss of each mapping page makes its model anew. Differences from the authors' program:
-//! - A model is made whenever its mapping page is written, of its whole content, not only by GC: the
-//!   page is in RAM then. Its lines pass through all their points, so every point of a piece is
+//! - A model is made whenever its mapping page is written, of its whole content, not only by GC:
+//!   the page is in RAM then. Its lines pass through all their points, so every point of a piece is
 //!   exact; the authors divide the pages evenly and fit least squares. Pieces are integers.
 //! - Their *virtual* page numbers make the pages of parallel units contiguous. Here a line ends
 //!   where a block does, and with `alloc.stripe` above 1 there are hardly any.

@@ -1,11 +1,11 @@
 //! The models: for each mapping page a few lines through the locations of its pages (*pieces*), and
-//! a bit for each logical page that says whether its prediction is exact.
+//! a bit for each logical page: whether its prediction is exact.
 //!
-//! A piece predicts `base + slope * (index - first)`, rounded, for the entries from its first one to
-//! the next piece. Numbers are integers, so a prediction is the same at any time.
+//! A piece predicts `base + slope * (index - first)`, rounded, for the entries from its first one
+//! to the next piece. Numbers are integers, so a prediction is the same at any time.
 //!
-//! Invariant: a set bit means that the page is where its piece predicts it. So whoever moves, trims
-//! or overwrites a page clears its bit first.
+//! Invariant: a set bit means that the page is where its piece predicts it. So the caller clears
+//! the bit before it moves, trims or overwrites the page.
 
 use crate::ram::{vec_bytes, vec_most};
 use nand_model::Ppn;

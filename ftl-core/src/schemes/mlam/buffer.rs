@@ -48,7 +48,7 @@ pub(super) struct Unit {
     used: u64,
     /// Number of pages.
     pub(super) pages: u32,
-    /// Of these, the pages of each logical block of the superblock.
+    /// Pages of each logical block of the superblock.
     pub(super) eighths: [u32; 8],
 }
 

@@ -322,8 +322,8 @@ fn a_lost_subtable_costs_the_page_that_carried_it() {
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
-/// A new device that is filled in random order: where logical blocks are written in part, the room
-/// that is left lies in their open blocks, and no full block has an invalid page.
+/// A new device that is filled in random order: where logical blocks are written in part, the only
+/// room is in their open blocks, and no full block has an invalid page.
 #[test]
 fn room_in_open_blocks_is_used() {
     for victim in ["max_chain", "global_min"] {

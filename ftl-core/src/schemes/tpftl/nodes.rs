@@ -34,7 +34,7 @@ impl Entry {
 /// The cached entries of one mapping page.
 #[derive(Clone, Debug, Default)]
 struct Node {
-    /// By ascending logical page.
+    /// Ascending by logical page.
     entries: Vec<Entry>,
     /// Last uses and logical pages, ascending.
     by_use: VecDeque<(u64, u32)>,
@@ -347,8 +347,8 @@ impl Policy for Nodes {
         false
     }
 
-    /// The node of the mapping page; if it is cached, the entry in it. Or the nodes and entries that
-    /// a search of the lists examines.
+    /// The node of the mapping page; if it is cached, the entry in it. Or the nodes and entries
+    /// that a search of the lists examines.
     fn lookup_steps(&self) -> u64 {
         self.steps
     }

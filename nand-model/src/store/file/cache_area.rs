@@ -18,7 +18,7 @@ pub struct CacheArea {
 }
 
 impl CacheArea {
-    /// Returns the same area with positions that count from byte `begin` on.
+    /// Returns this area with positions that count from byte `begin` on.
     pub fn from(&self, begin: u64) -> CacheArea {
         let sync = self.sync.clone();
         CacheArea { sync, begin }

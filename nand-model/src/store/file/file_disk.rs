@@ -31,7 +31,7 @@ pub(crate) enum Mode {
     Create,
     ReadWrite,
     ReadOnly,
-    /// Without a lock.
+    /// Read-only, without a lock.
     Peek,
 }
 

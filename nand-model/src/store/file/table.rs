@@ -125,8 +125,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// Writes table entries from block `first` on. If that fails half way, the partially written
-    /// entry is written again as in `instead`, because it would be reported as damage.
+    /// Writes table entries from block `first` on. A failed write may leave a torn entry, which the
+    /// next opening would report as damage. So that entry is written again, as in `instead`.
     pub(super) fn write_entries(
         &self,
         first: usize,

@@ -32,7 +32,7 @@ const PAGES_PER_OTHER: usize = 64;
 pub struct OobOnlyStore {
     geometry: Geometry,
     split: PageSplit,
-    /// By page.
+    /// First half of each page's OOB area.
     first_halves: Vec<Half>,
     second_halves: SecondHalves,
     /// Further OOB bytes per page: as many as the longest program had so far.
@@ -44,9 +44,9 @@ pub struct OobOnlyStore {
 
 #[derive(Clone, Debug)]
 enum SecondHalves {
-    /// By block, and for the pages that differ from their block.
+    /// One half per block, and the halves of pages that differ from their block.
     Shared(Vec<Shared>, BTreeMap<Ppn, Half>),
-    /// By page.
+    /// One half per page.
     Own(Vec<Half>),
 }
 

@@ -35,7 +35,7 @@ fn a_read_waits_for_the_suspension_and_the_rest_for_the_read() {
     assert_eq!(die.sense(120, 0, page(71), READ), 100 + 50 + 2 * READ);
     let erased = ERASE + 2 * READ + 7;
     assert_eq!(die.busy_until(), erased);
-    // Later it goes on, and can be suspended again.
+    // The erase resumes later, and can be suspended again.
     assert_eq!(die.sense(1000, 0, page(70), READ), 1000 + 50 + READ);
     let erased = erased + READ + 7;
     assert_eq!(program(&mut die, 1500, 80), erased + PROGRAM);

@@ -37,7 +37,7 @@ struct Rig {
     profile: Profile,
     disk: SimDisk,
     store: Option<FileStore>,
-    /// By sequence number.
+    /// Models by sequence number.
     history: Vec<Model>,
     /// Whether cells contain pages of other addresses.
     stray: bool,

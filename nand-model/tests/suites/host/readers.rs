@@ -122,7 +122,7 @@ fn what_is_not_good_is_left_to_the_store() {
     let page = |page| profile.geometry.page(Pbn::new(0), page);
     let run = store.place(page(0), 3).unwrap();
     assert!(finds(&profile.geometry, (&reader, &pin), &run, 1..4));
-    // A page of another address, a page that is not wanted, a byte that changed, an error.
+    // Refused: a page of another address, a page that the caller rejects, a changed byte, an error.
     let moved = store.place(page(1), 2).unwrap();
     assert!(!finds(&profile.geometry, (&reader, &pin), &moved, 1..3));
     let mut data = vec![0; 3 * profile.geometry.page_len()];

@@ -38,7 +38,7 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
                     verb(&mut store).unwrap_or_else(|error| panic!("{case}: once more: {error}"));
                     assert_eq!(sight(&mut store), wanted, "{case}");
                 }
-                // What a failed sync was to keep may be lost: the facts, but no page.
+                // A failed sync may lose the block's facts, but no page.
                 let may_lose = of_bad && store.sync_handle().failure().is_some();
                 drop(store);
                 let found = sight(&mut reopened(&disk));
@@ -89,7 +89,7 @@ fn no_crash_of_the_host_loses_the_mark_of_a_bad_block() {
 }
 
 /// A mark that the host refused when its block turned bad is written before the block refuses
-/// anything else: whoever goes on elsewhere relies on the mark.
+/// anything else: a caller that continues on another block relies on the mark.
 #[test]
 fn a_mark_that_the_host_refused_is_written_before_its_block_refuses_more() {
     let mut refused = [0; 2];

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The losses that the faults of a run may cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
-    /// No flushed data.
+    /// No flushed data is lost.
     Nothing,
     /// Pages: they become unreadable. After a restart a page may read as an older value if the run
     /// allows it ([`Oracle::may_read_as_older`]). All others read correctly; the device continues.
@@ -54,7 +54,7 @@ pub struct Oracle {
     seed: u64,
     cost: Cost,
     older: Older,
-    /// Pages that may read as an older value, beside those of `older`.
+    /// Pages that may read as an older value, besides those of `older`.
     older_pages: BTreeSet<u32>,
     /// The durable and current value of pages with only one.
     settled: Vec<u64>,
@@ -78,7 +78,7 @@ impl Oracle {
         }
     }
 
-    /// The same device, from now on with faults that may cause these losses.
+    /// Returns the oracle of a device that from now on has faults with these possible losses.
     pub fn costing(mut self, cost: Cost) -> Oracle {
         self.cost = cost;
         self.older = if cost == Cost::Service {

@@ -42,12 +42,12 @@ pub fn rig_of(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
 pub enum Outcomes {
     /// Every one.
     All,
-    /// Three; the next operation takes the next ones.
+    /// Three; the next operation tests the next three.
     Three,
 }
 
 impl Outcomes {
-    /// All in the long form, three otherwise.
+    /// All outcomes with a long budget, three otherwise.
     pub fn by_form(budget: &Budget) -> Self {
         if budget.is_long() {
             Outcomes::All

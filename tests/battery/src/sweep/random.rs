@@ -11,7 +11,7 @@ use nand_model::{Cut, EraseCut, FaultPlan, SplitMix};
 pub struct RandomCuts {
     /// Cuts that happened.
     pub cuts: u64,
-    /// Those inside a mount that had programmed or erased something.
+    /// Cuts inside a mount that had programmed or erased something.
     pub in_mounts: u64,
     /// Programs and erases.
     pub operations: u64,

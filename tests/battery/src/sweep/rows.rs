@@ -74,9 +74,9 @@ pub fn cut_short_rows(rig: &Rig, length: u32, every: usize, verdicts: &mut Verdi
 /// The fewest free blocks before and after the mounts of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct FewestFree {
-    /// Before a mount's GC.
+    /// Free blocks before a mount's GC.
     pub found: u32,
-    /// After it.
+    /// Free blocks after it.
     pub left: u32,
 }
 

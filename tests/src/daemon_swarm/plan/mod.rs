@@ -133,7 +133,7 @@ pub enum Action {
     CheckState(End, Option<Crash>),
     /// Ends and restarts the daemon; with `true`, reads the whole device afterwards.
     End(DaemonEnd, bool),
-    /// The same, but the first start ends right before this write or sync of it.
+    /// Ends and restarts the daemon; the first start ends right before this write or sync of it.
     EndTwice(End, Freeze, End),
     /// Stops; the daemon or its host ends right before this write or sync of the stop.
     EndInStop(Freeze, End),

@@ -10,7 +10,7 @@ pub struct Limits {
     /// Longest silence in the middle of a message, in either direction. Between messages a client
     /// may be silent forever.
     pub stall: Duration,
-    /// The same, and the longest handshake, of a connection whose place another client needs.
+    /// Bound of both, `stall` and the handshake, for a connection whose place another client needs.
     pub patience: Duration,
     /// Longest time that a shutdown waits for requests in flight and their replies.
     pub drain: Duration,

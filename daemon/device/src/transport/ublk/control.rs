@@ -138,7 +138,7 @@ pub(super) fn claim(n: u32, options: &Options, device: &dyn BlockDevice) -> Resu
             if image.as_ref() != Some(&options.image) {
                 return Err(Error::Quiesced { n, image });
             }
-            same_size(n, device)?;
+            keeps_promises(n, device)?;
             Ok(true)
         }
         State::Dead { pid } if sys::process_alive(pid) => Err(Error::InUse { n, pid }),
@@ -158,9 +158,10 @@ fn settled(n: u32) -> Result<State, Error> {
     Ok(last)
 }
 
-/// Checks the image's size: the kernel keeps the size of a quiesced device, and users rely on it.
-fn same_size(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
-    let what = format!("read the size of ublk device {n}");
+/// Checks that the device has the properties that the kernel announced to the users of the quiesced
+/// one.
+fn keeps_promises(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
+    let what = format!("read the parameters of ublk device {n}");
     let mut params = abi::ublk_params {
         types: abi::UBLK_PARAM_TYPE_BASIC,
         ..Default::default()
@@ -168,16 +169,34 @@ fn same_size(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
     open(n)?
         .get_params(&mut params)
         .map_err(|error| Error::driver(what, error))?;
-    let (kernel, image) = (params.basic.dev_sectors * 512, device.size());
-    if kernel == image {
-        return Ok(());
+    match broken_promise(n, &params.basic, device) {
+        None => Ok(()),
+        Some(why) => Err(Error::Io {
+            what: format!("reattach /dev/ublkb{n}"),
+            source: io::Error::other(why),
+        }),
     }
-    let source = io::Error::other(format!(
-        "it has {kernel} bytes and its users rely on them, the image has {image}"
-    ));
-    Err(Error::Io {
-        what: format!("reattach /dev/ublkb{n}"),
-        source,
+}
+
+/// Returns the announced property that this device does not have.
+pub(super) fn broken_promise(
+    n: u32,
+    kernel: &abi::ublk_param_basic,
+    device: &dyn BlockDevice,
+) -> Option<String> {
+    let (bytes, image) = (kernel.dev_sectors * 512, device.size());
+    if bytes != image {
+        return Some(format!(
+            "it has {bytes} bytes and its users rely on them, the image has {image}"
+        ));
+    }
+    // A cache that the kernel does not know of is no problem: the device follows the kernel's file.
+    let (unit, ours) = (1u64 << kernel.physical_bs_shift, device.physical_block());
+    (unit > u64::from(ours)).then(|| {
+        format!(
+            "its users rely on a unit of {unit} bytes that no power cut tears, with these options it has {ours}; \
+             start it with the options of before, or remove it, failing its users' I/O, with `ftld stop --force ublkb{n}`"
+        )
     })
 }
 

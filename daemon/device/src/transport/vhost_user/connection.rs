@@ -45,7 +45,8 @@ const GET_CONFIG: u32 = 24;
 const P_BACKEND_REQ: u64 = 1 << 5;
 const P_CONFIG: u64 = 1 << 9;
 
-/// Longest time for requests that are acknowledged together, of which the last may be under way.
+/// Longest time that requests are collected to be acknowledged together; the last one may take
+/// longer.
 const BATCH_MAX: Duration = Duration::from_millis(1);
 
 /// Flag of a message that would carry a descriptor, and does not.

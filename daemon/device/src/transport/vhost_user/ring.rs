@@ -2,9 +2,10 @@
 //!
 //! Invariants: a chain has at most as many descriptors as the queue, so one with a cycle ends.
 //! Indirect descriptors and the event index are not offered. An entry of the available ring, and
-//! the table of descriptors, are read after the index that covers them; a used index is written after
-//! its entries. Each access is a system call, which a compiler does not reorder; the fences are for
-//! the processor. So requests are taken and returned in batches, with one call for all entries.
+//! the table of descriptors, are read after the index that covers them; a used index is written
+//! after its entries. Each access is a system call, which a compiler does not reorder; the fences
+//! are for the processor. So requests are taken and returned in batches, with one call for all
+//! entries.
 
 use super::CloseReason;
 use super::memory::{Memory, Space};
@@ -181,8 +182,8 @@ impl Ring {
         }
     }
 
-    /// Returns where this many entries of a ring are, of which the first has this index: after the
-    /// last place they go on at the first one.
+    /// Returns the places of `count` entries of a ring from `index` on, in one or two parts: the
+    /// ring's last place is followed by its first.
     fn parts(&self, index: u16, mut count: usize) -> impl Iterator<Item = Part> + use<> {
         let size = usize::from(self.size);
         let mut at = usize::from(index) % size;

@@ -30,11 +30,11 @@ pub(super) fn bitmap_bytes(ring_bytes: u64) -> u64 {
 /// Use of the entries at the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// All of them, if the host has not crashed since.
+    /// All entries, if the host has not crashed since.
     Live,
-    /// Those in the bitmap: what the cache wrote in the instant before a power cut.
+    /// The entries in the bitmap, which the cache wrote right before a power cut.
     Cut,
-    /// All of them: a clean shutdown could not write them back.
+    /// All entries: a clean shutdown could not write them back.
     Closed,
 }
 

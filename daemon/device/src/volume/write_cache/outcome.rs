@@ -122,8 +122,8 @@ impl WriteCache {
         }
     }
 
-    /// Decides each dirty unit on its own. Of one write, all units survive, none, or each by
-    /// chance.
+    /// Decides each dirty unit on its own. Of one write, all units survive, none, or each at
+    /// random.
     fn keep_any(&self, rng: &mut SplitMix, survivors: &mut Bitmap) {
         let older = self.versions();
         let mut tendency: BTreeMap<u64, u64> = BTreeMap::new();

@@ -211,9 +211,10 @@ impl WriteCache {
     }
 
     /// Makes an extent read as zeros; `None` while [`WriteCache::has`] is false. Parts of units are
-    /// writes of zeros. Whole units are clean by then: the trim of a dirty one would have to be
-    /// undone if it failed half way. The flash is trimmed before the entry for a replay is written:
-    /// a kill between the two leaves the older contents, and the trim is not acknowledged yet.
+    /// written with zeros, whole units are trimmed. Whole units must be clean: a failed trim of a
+    /// dirty unit would have to be undone. The flash is trimmed before the entry of the trim is
+    /// written. If the daemon is killed between the two, the next start may find the older
+    /// contents, as the trim was not acknowledged.
     ///
     /// # Errors
     /// As [`PageIo::zero`] and [`WriteCache::write`].

@@ -95,6 +95,9 @@ pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
         }
     }
     let mut note = String::new();
+    if let Some(nested) = report.in_recoveries() {
+        note += &format!("<p>Checked: {}; {nested}.</p>\n", report.checked);
+    }
     if report.time_is_up {
         note += "<p>The time of --for is up.</p>\n";
     }
@@ -116,7 +119,7 @@ pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
 
 fn case(report: &Report, about: &About<'_>, failed: &FailedCase) -> String {
     let lines: String = about
-        .explain(&failed.case)
+        .lines(failed)
         .iter()
         .map(|line| format!("<li>{}</li>\n", escaped(line)))
         .collect();

@@ -24,7 +24,7 @@ pub(in crate::crashes) fn junit(report: &Report, about: &About<'_>) -> String {
     for failed in failed {
         let description = format!(
             "{}\nlast mark before the cut: {}\n{}",
-            about.explain(&failed.case).join("\n"),
+            about.lines(failed).join("\n"),
             failed.mark,
             report.command(&failed.case)
         );

@@ -32,12 +32,15 @@ pub(super) struct FailedCase {
     pub(super) mark: String,
     pub(super) said: String,
     pub(super) output: String,
+    /// Of a state of a recovery: what its second cut means, one sentence a line.
+    pub(super) explained: Vec<String>,
 }
 
 impl FailedCase {
-    /// Returns what makes a case small: few deviating units, then few entries.
-    fn size(&self) -> (u64, u64) {
-        (self.case.deviating(), self.case.entry())
+    /// Returns what makes a case small: one cut, few deviating units, then few entries.
+    fn size(&self) -> (bool, u64, u64) {
+        let case = &self.case;
+        (case.is_nested(), case.deviating(), case.entry())
     }
 }
 
@@ -53,10 +56,20 @@ pub(super) struct Report {
     server: bool,
     /// Folder whose files the check gets.
     files: Option<String>,
+    /// Options with which it gets a state mounted.
+    mounts: Vec<String>,
     pub(super) model: Model,
     pub(super) at: At,
     pub(super) states_per_point: u32,
     pub(super) loss: Vec<Loss>,
+    /// Largest number of states of a recovery; `None` if recoveries are not cut.
+    nested: Option<u32>,
+    /// Recoveries that were cut.
+    pub(super) recoveries: u64,
+    /// States of them on which the check ran.
+    pub(super) nested_checked: u64,
+    /// Recoveries of which the rest was not kept.
+    pub(super) recoveries_cut_off: u64,
     pub(super) seed: u64,
     pub(super) jobs: u32,
     /// Changes, FLUSHes and marks of the recording.
@@ -115,10 +128,15 @@ impl Report {
             in_process: false,
             server: args.server,
             files: args.files.clone(),
+            mounts: args.mount_options(),
             model: args.model,
             at: args.at,
             states_per_point: args.states,
             loss: args.loss.clone(),
+            nested: args.nested,
+            recoveries: 0,
+            nested_checked: 0,
+            recoveries_cut_off: 0,
             seed: args.seed,
             jobs,
             counts: timeline.counts(),
@@ -164,6 +182,35 @@ impl Report {
         }
     }
 
+    /// Notes a recovery that had this number of states.
+    pub(super) fn recovered(&mut self, states: usize) {
+        self.recoveries += u64::from(states > 0);
+        self.states += to_u64(states);
+    }
+
+    /// Returns what was found in recoveries; `None` if they are not cut.
+    pub(super) fn in_recoveries(&self) -> Option<String> {
+        self.nested?;
+        let cut_off = match self.recoveries_cut_off {
+            0 => String::new(),
+            some => format!(
+                "; {some} of them were longer than {}, the rest was not cut",
+                ftld_kit::size::show_size(super::tape::RECOVERY_MAX)
+            ),
+        };
+        Some(match self.recoveries {
+            0 if self.checked == self.failed => return None,
+            0 => "--nested: the check changed nothing through FTLD_URI or a mount in User-Mode Linux, \
+                  so no recovery was cut"
+                .into(),
+            1 => format!("{} of them are states of 1 recovery{cut_off}", self.nested_checked),
+            several => format!(
+                "{} of them are states of {several} recoveries{cut_off}",
+                self.nested_checked
+            ),
+        })
+    }
+
     /// Returns the smallest failed cases.
     pub(super) fn smallest(&self, most: usize) -> Vec<Case> {
         let cases = self.cases.iter().take(most);
@@ -199,6 +246,7 @@ impl Report {
         if let Some(folder) = &self.files {
             words.push(format!("--files={folder}"));
         }
+        words.extend(self.mounts.iter().cloned());
         for (option, is_given) in [("--server", self.server), ("--cut-off", self.was_cut_off)] {
             words.extend(is_given.then(|| option.to_owned()));
         }
@@ -230,7 +278,7 @@ impl Report {
                 "mark": failed.mark,
                 "verdict": failed.said,
                 "output": failed.output,
-                "explanation": about.explain(&failed.case),
+                "explanation": about.lines(failed),
                 "command": self.command(&failed.case),
             })
         };
@@ -244,6 +292,10 @@ impl Report {
             "at": self.at,
             "states_per_point": self.states_per_point,
             "loss": self.loss,
+            "nested": self.nested,
+            "recoveries": self.recoveries,
+            "recoveries_cut_off": self.recoveries_cut_off,
+            "states_of_recoveries": self.nested_checked,
             "seed": self.seed,
             "jobs": self.jobs,
             "changes": self.counts[0],
@@ -301,12 +353,23 @@ impl About<'_> {
         ))
     }
 
-    /// Returns what a case means, one sentence a line.
+    /// Returns what a failed case means, one sentence a line.
+    pub(super) fn lines(&self, failed: &FailedCase) -> Vec<String> {
+        let mut lines = self.explain(failed.case.outer());
+        lines.extend(failed.explained.iter().cloned());
+        lines
+    }
+
+    /// Returns what a cut means, one sentence a line.
     pub(super) fn explain(&self, case: &Case) -> Vec<String> {
         let entry = case.entry();
         let mut lines = vec![match case {
             Case::Flash { op, outcome, .. } => format!(
                 "power fails in flash operation {op} of {}, outcome {outcome}",
+                self.request(entry)
+            ),
+            _ if self.timeline.is_recovery => format!(
+                "power fails again in the recovery, after {}",
                 self.request(entry)
             ),
             _ => format!("power fails after {}", self.request(entry)),
@@ -332,8 +395,14 @@ impl About<'_> {
                     None => continue,
                 },
                 Some(0) => match point.last_flush[self.timeline.device_of(first)] {
+                    0 if self.timeline.is_recovery => "keep what the first cut left".into(),
                     0 => "keep the content of the last FLUSH".into(),
-                    flush => format!("keep the content of the last FLUSH, entry {flush}"),
+                    flush => {
+                        format!(
+                            "keep the content of the last FLUSH, {} {flush}",
+                            self.entry()
+                        )
+                    }
                 },
                 Some(request) => format!("have the content of {}", self.request(*request)),
             };
@@ -363,14 +432,23 @@ impl About<'_> {
         lines
     }
 
+    /// Returns what an entry is called.
+    fn entry(&self) -> &'static str {
+        match self.timeline.is_recovery {
+            true => "its entry",
+            false => "entry",
+        }
+    }
+
     /// Returns a request in words.
     fn request(&self, number: u64) -> String {
+        let word = self.entry();
         let event = self
             .timeline
             .events
             .binary_search_by_key(&number, |event| event.number);
         let Ok(event) = event.map(|at| &self.timeline.events[at]) else {
-            return format!("entry {number}");
+            return format!("{word} {number}");
         };
         let (offset, length) = (event.offset, event.length);
         let of = self.timeline.of_device(event.device);
@@ -381,15 +459,15 @@ impl About<'_> {
                     Kind::WriteZeroes => "write-zeroes",
                     _ => "write",
                 };
-                format!("entry {number} ({name} of {length} bytes at {offset}{of})")
+                format!("{word} {number} ({name} of {length} bytes at {offset}{of})")
             }
-            What::Flush { fua: false, .. } => format!("entry {number} (FLUSH{of})"),
+            What::Flush { fua: false, .. } => format!("{word} {number} (FLUSH{of})"),
             What::Flush { .. } => {
-                format!("entry {number} (FUA of {length} bytes at {offset}{of})")
+                format!("{word} {number} (FUA of {length} bytes at {offset}{of})")
             }
             What::Mark(mark) => {
                 let text = &self.timeline.marks[ftld_kit::convert::index(*mark)];
-                format!("entry {number} (mark {text:?})")
+                format!("{word} {number} (mark {text:?})")
             }
         }
     }

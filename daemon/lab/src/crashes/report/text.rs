@@ -14,6 +14,14 @@ pub(super) const NAME_MAX: usize = 80;
 /// Returns the report as text.
 pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
     let mut out = String::new();
+    // With a slow check that is what matters most.
+    if report.time_is_up {
+        let _ = writeln!(
+            out,
+            "the time of --for is up: {} of {} points visited",
+            report.points, report.points_all
+        );
+    }
     let [changes, flushes, marks] = report.counts;
     let cut = if report.was_cut_off { ", cut off" } else { "" };
     let flushes = match flushes {
@@ -50,6 +58,9 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
             ignored => format!(", {ignored} ignored"),
         }
     );
+    if let Some(nested) = report.in_recoveries() {
+        let _ = writeln!(out, "{nested}");
+    }
     if let Some(coverage) = report.coverage.text(report.states_per_point) {
         let _ = writeln!(out, "{coverage}");
     }
@@ -81,13 +92,6 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
                 true => "failures(0)",
                 false => "--failures 0",
             }
-        );
-    }
-    if report.time_is_up {
-        let _ = writeln!(
-            out,
-            "the time of --for is up: {} of {} points visited",
-            report.points, report.points_all
         );
     }
     let groups = report.groups.by_states();
@@ -122,7 +126,7 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
 /// Returns what one case is, and what the check said of it.
 pub(in crate::crashes) fn one(case: &FailedCase, about: &About<'_>) -> String {
     let mut text: String = about
-        .explain(&case.case)
+        .lines(case)
         .iter()
         .map(|line| format!("{line}\n"))
         .collect();
@@ -148,7 +152,7 @@ pub(super) fn short(case: &Case) -> String {
 
 fn case(report: &Report, about: &About<'_>, failed: &FailedCase) -> String {
     let mut out = String::from("\nshortest failing case:\n");
-    for line in about.explain(&failed.case) {
+    for line in about.lines(failed) {
         let _ = writeln!(out, "  {line}");
     }
     match failed.mark.is_empty() {

@@ -5,6 +5,7 @@ mod functions;
 mod group;
 mod hostile;
 mod leaves;
+mod nested;
 mod points;
 mod stays_up;
 
@@ -154,6 +155,7 @@ impl Saved {
             to: u64::MAX,
             files: None,
             server: false,
+            nested: None,
             ignore: Vec::new(),
             time: None,
             failures: 0,
@@ -164,6 +166,7 @@ impl Saved {
             html: None,
             cut_off: false,
             scratch: Some(self.folder.path().into()),
+            mounts: None,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::int::{index, to_u32};
 const EPOCH: u64 = 4;
 /// Largest number of intervals in the histogram.
 const BINS: u64 = 8_192;
-/// One page in so many is sampled, but no fewer than [`SAMPLE_LEAST`] pages.
+/// One page in `RATE` is sampled, but no fewer than [`SAMPLE_LEAST`] pages.
 const RATE: u32 = 100;
 const SAMPLE_LEAST: u32 = 1 << 14;
 

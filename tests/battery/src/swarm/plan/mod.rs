@@ -69,9 +69,9 @@ pub struct Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ChipKind {
-    /// Those of `slc-2k`.
+    /// Rules of `slc-2k`.
     Slc,
-    /// Those of `torture`.
+    /// Rules of `torture`.
     Mlc,
     /// Word lines of three pages.
     Tlc,

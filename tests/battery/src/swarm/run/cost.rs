@@ -50,7 +50,7 @@ fn mild_bit_errors(plan: &Plan) -> u32 {
     MILD_BIT_ERRORS[plan.device.cells() as usize]
 }
 
-/// The same by kind of cells.
+/// Values of [`mild_bit_errors`], by kind of cells.
 pub(super) const MILD_BIT_ERRORS: [u32; 4] = [2_000, 30, 30, 30];
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
     }
 
-    /// The same if its OOB area is lost.
+    /// The pages that may read as older values if this one's OOB area is lost.
     fn what_comes_back_without_oob(&mut self, page: Ppn) -> Older {
         let mut oob = vec![0; self.chip().geometry().oob_bytes as usize];
         match read_record(self.chip(), page, &mut oob) {

@@ -281,8 +281,8 @@ impl<'p, W: World> Runner<'p, W> {
         }
     }
 
-    /// If power failed in a mount, counts another cut at the same logical page, and keeps the number
-    /// of bad blocks for the next opening.
+    /// If power failed in a mount, counts another cut at the same logical page, and keeps the
+    /// number of bad blocks for the next opening.
     fn note_cut_in_mount(&mut self, is_cut: bool, bad: usize) {
         if is_cut {
             self.bad_before = self.failing.map(|_| bad);

@@ -215,7 +215,7 @@ impl Engine {
         self.replies_due() + usize::from(under_way)
     }
 
-    /// Returns the same without the request that spans several turns.
+    /// Returns the number of these requests without the unfinished one, if there is one.
     fn replies_due(&self) -> usize {
         self.unsent + self.syncs + self.held.len()
     }

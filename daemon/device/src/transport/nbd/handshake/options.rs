@@ -68,7 +68,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Chooses an export the old way: there is no error reply, so any mismatch ends the session.
+    /// Serves EXPORT_NAME. It has no error reply, so any mismatch ends the session.
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
         let fits = name.len() <= self.limits.name_len && self.export.answers_to(name);
         if !fits || self.full.is_some() || self.mode == Mode::Extended {

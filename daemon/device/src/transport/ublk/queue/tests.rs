@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::device::Extent;
+use crate::transport::ublk::control::broken_promise;
 
 /// A device in memory that counts FLUSHes and requests with FUA.
 struct Ram {
@@ -99,6 +100,29 @@ fn moved(step: Step) -> (bool, i32) {
         Step::Done(moved, _) => (false, moved),
         Step::Wait(_, moved, _) => (true, moved),
     }
+}
+
+/// Makes what the kernel told of the device at its first start.
+fn told(change: impl FnOnce(&mut abi::ublk_param_basic)) -> abi::ublk_param_basic {
+    let mut told = abi::ublk_param_basic {
+        physical_bs_shift: 12,
+        dev_sectors: 16,
+        ..Default::default()
+    };
+    change(&mut told);
+    told
+}
+
+#[test]
+fn a_device_is_reattached_only_if_it_keeps_what_its_users_were_told() {
+    let ram = Ram::new();
+    let refused = |ram: &Ram, told| broken_promise(0, &told, ram);
+    assert_eq!(refused(&ram, told(|_| ())), None);
+    assert_eq!(refused(&ram, told(|told| told.physical_bs_shift = 9)), None);
+    let larger = refused(&ram, told(|told| told.physical_bs_shift = 14));
+    assert!(larger.unwrap().contains("a unit of 16384 bytes"));
+    let shorter = refused(&ram, told(|told| told.dev_sectors = 17));
+    assert!(shorter.unwrap().contains("it has 8704 bytes"));
 }
 
 #[test]

@@ -23,9 +23,9 @@ struct Ram {
     read_only: bool,
     is_cached: AtomicBool,
     is_broken: AtomicBool,
-    /// How long completions take.
+    /// Delay of completions.
     delay: Mutex<Option<Duration>>,
-    /// How long a request and a sync keep the server.
+    /// Duration of each request, and of each sync, in the server.
     takes: Mutex<Duration>,
     syncs: Mutex<Duration>,
 }
@@ -444,7 +444,7 @@ fn delayed_requests_complete_when_they_are_due_and_at_a_stop() {
 fn requests_that_arrive_together_are_acknowledged_together() {
     let rig = Rig::new();
     let mut guest = rig.front_end();
-    // Both rings go on at their begin within the requests, and so do their indices.
+    // Within these requests both rings and their indices wrap around.
     assert_eq!(guest.ask(11, &u32s(&[0, 0])), u32s(&[0, 0]));
     (guest.next, guest.seen) = (u16::MAX - 9, u16::MAX - 9);
     guest.put(USED + 2, &guest.seen.to_le_bytes());
