@@ -577,6 +577,23 @@ mod tests {
     }
 
     #[test]
+    fn options_of_one_device_are_refused_for_a_group_with_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join("rec").display().to_string();
+        for (options, why) in [
+            (&["--nested"][..], "--nested: with one device only"),
+            (&["--agitate=1..2"], "with one seed of --agitate only"),
+        ] {
+            let line = ["", "run", "--check", "true", "--record", &recording];
+            let group = ["--group", "2", "--", "true", "{}{2}"];
+            let line = line.iter().chain(options).chain(&group);
+            let Cli::Run(args) = <Cli as clap::Parser>::parse_from(line);
+            let refused = Plan::of(&args).unwrap_err();
+            assert!(refused.message.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
     fn an_answer_that_no_frame_holds_is_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let control = folder.path().join("control.sock");

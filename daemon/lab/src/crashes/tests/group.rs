@@ -280,6 +280,20 @@ fn recordings_that_are_no_group_are_refused_with_the_way_out() {
             },
             "--files FOLDER",
         ),
+        (
+            CrashesArgs {
+                nested: Some(8),
+                ..of()
+            },
+            "--nested: with one device only",
+        ),
+        (
+            CrashesArgs {
+                case: Some("cache/1+cache/2".into()),
+                ..of()
+            },
+            "--nested: with one device only",
+        ),
     ] {
         let refused = Timeline::of(&args, fits.folder.path()).err().unwrap();
         assert!(refused.message.contains(what), "{refused}");
