@@ -216,17 +216,17 @@ impl Plan {
                 device + 1
             )));
         }
+        if args.group.is_some() && args.agitate.is_some_and(|seeds| seeds.count() > 1) {
+            return Err(Failure::usage(
+                "--group: with one seed of --agitate only: the recordings of several are FILE.2, too",
+            ));
+        }
         let bytes = parse_size(&args.size).map_err(Failure::usage)?;
         let fs = file_system::of(&args.fs);
         let fs = fs.map(|fs| Ok((fs, fs.maker(bytes)?))).transpose()?;
         if args.agitate.is_some() && fs.is_none() {
             return Err(Failure::usage(
                 "--agitate: with --fs none there are no files to write back; leave it out",
-            ));
-        }
-        if args.group.is_some() && args.agitate.is_some_and(|seeds| seeds.count() > 1) {
-            return Err(Failure::usage(
-                "--group: with one seed of --agitate only: the recordings of several are FILE.2, too",
             ));
         }
         let how = How {
@@ -584,7 +584,9 @@ mod tests {
             (&["--nested"][..], "--nested: with one device only"),
             (&["--agitate=1..2"], "with one seed of --agitate only"),
         ] {
-            let line = ["", "run", "--check", "true", "--record", &recording];
+            let line = [
+                "", "run", "--fs", "none", "--check", "true", "--record", &recording,
+            ];
             let group = ["--group", "2", "--", "true", "{}{2}"];
             let line = line.iter().chain(options).chain(&group);
             let Cli::Run(args) = <Cli as clap::Parser>::parse_from(line);
