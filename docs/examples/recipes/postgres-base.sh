@@ -29,11 +29,13 @@ run)
 check)
   [ -n "$FTLD_MARK" ] || exit 0
   rm -f "$2/base/postmaster.pid"
+  # shellcheck disable=SC2153 # of ftld crashes
+  log=$FTLD_WORK/log
   # A server of a single user recovers as any other, and needs no socket. An error ends it.
   echo "select bt_index_check('rows_pkey', true); select count(*) from rows where id <= $FTLD_MARK" |
-    postgres --single -D "$2/base" -c fsync=off -c exit_on_error=on postgres > "$FTLD_WORK/log" 2>&1 || :
-  found=$(sed -n 's/.* count = "\([0-9]*\)".*/\1/p' "$FTLD_WORK/log")
-  [ "${found:-0}" = "$FTLD_MARK" ] || { tail -n 5 "$FTLD_WORK/log"; echo "${found:-none} of $FTLD_MARK reported rows are there"; exit 1; }
+    postgres --single -D "$2/base" -c fsync=off -c exit_on_error=on postgres > "$log" 2>&1 || :
+  found=$(sed -n 's/.* count = "\([0-9]*\)".*/\1/p' "$log")
+  [ "${found:-0}" = "$FTLD_MARK" ] || { tail -n 5 "$log"; echo "${found:-none} of $FTLD_MARK reported rows are there"; exit 1; }
   ;;
 *)
   sed -n '4,5s/^# *//p' "$0" >&2
