@@ -19,7 +19,11 @@ fn run(folder: &str, batches: u64, sync: bool) -> Result<(), Box<dyn Error>> {
             batch.insert(&things, format!("{number:08}.{part:02}"), value);
         }
         batch.commit()?;
-        base.persist(if sync { PersistMode::SyncAll } else { PersistMode::Buffer })?;
+        base.persist(if sync {
+            PersistMode::SyncAll
+        } else {
+            PersistMode::Buffer
+        })?;
         println!("ACK {number}");
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer)?;
