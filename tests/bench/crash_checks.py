@@ -2,12 +2,13 @@
 """Cost of a check of `ftld crashes`: the recipes of docs/examples/recipes, each state's files by e2fsck, debugfs and a new process
 (before), by --files and a new process (files), and by --files with a check that stays up (server).
 
-    tests/bench/crash_checks.py [--rounds N] [--states N] [--programs FOLDER] [--ftld PROGRAM] [RECIPE...]
+    tests/bench/crash_checks.py [--rounds N] [--states N] [--programs FOLDER] [--ftld PROGRAM] [--parts] [RECIPE...]
 
 Not as root, which PostgreSQL refuses; in FOLDER are the programs of docs/examples/recipes/build.sh. A recipe is recorded once, in
 User-Mode Linux. In each round every way checks the same states, about N, with one job. Printed are, as Markdown: states per minute
 of CPU time, of ftld, the checks and all that they start; the ratio to `before`, and the same ratio by the clock; the most memory that
-these processes had together, by a look each 20 ms. Medians over the rounds. Exits with 1 if two ways differ in their verdicts.
+these processes had together, by a look each 20 ms. Medians over the rounds. With --parts: CPU time and time by the clock of a state
+with checks that do a part of the work. Exits with 1 if two ways differ in their verdicts.
 """
 
 import argparse
@@ -31,6 +32,16 @@ BEFORE = (
     'e2fsck -fy "$FTLD_IMAGE" > "$FTLD_WORK/out" 2>&1; mkdir "$FTLD_WORK/files" && '
     'debugfs -R "rdump / $FTLD_WORK/files" "$FTLD_IMAGE" > "$FTLD_WORK/out" 2>&1; export FTLD_FILES="$FTLD_WORK/files"; '
 )
+FILES = BEFORE.rpartition(";")[0]
+SERVER = "while read -r line; do echo ok; done"
+PARTS = {
+    "a shell that does nothing": ["--check", ":"],
+    "the same, with `--files`": ["--files", "--check", ":"],
+    "e2fsck and debugfs": ["--check", FILES],
+    "Python that does nothing": ["--check", f"{PYTHON} -c pass"],
+    "a shell that stays up": ["--server", "--check", SERVER],
+    "the same, with `--files`, ": ["--files", "--server", "--check", SERVER],
+}
 
 
 def recipes(programs):
@@ -42,7 +53,7 @@ def recipes(programs):
         return f"{with_library} {path} run {{}}{'/' if file else ''}{file} {words}", check, f"{with_library} {RECIPES}/server.py {path} {file}"
 
     def program(path, words):
-        return f"{path} run {{}} {words}", f"{path} check $FTLD_FILES", None
+        return f"{path} run {{}} {words}", f"{path} check $FTLD_FILES", f"{RECIPES}/server.sh {path} check"
 
     return {
         "SQLite": python(EXAMPLES / "orders.py", "8 extra", "db"),
@@ -106,19 +117,38 @@ def explore(args, recording, *options):
     return json.loads(text), used.ru_utime + used.ru_stime, clock, peak[0]
 
 
-def measured(args, name, recipe, folder):
-    """The row of a recipe."""
-    run, check, server = recipe
+def recorded(args, name, run, folder):
+    """The recording of a recipe, and the option that selects about as many states as wanted."""
     recording = folder / f"{name.replace(' ', '-')}.rec"
     command = [args.ftld, "crash-test", "--record", recording, "--memory", "512MiB", "--at", "mark", "--states", "1", "--check", "true"]
     done = subprocess.run([*command, "--", "sh", "-c", run], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"crash_checks: {name}: {done.stdout}{done.stderr}")
-    count = explore(args, recording, "--check", "true")[0]["states_checked"]
-    every = ["--every", str(max(1, round(count / args.states)))]
-    ways = {"before": ["--check", BEFORE + check], "files": ["--files", "--check", check]}
-    if server:
-        ways["server"] = ["--files", "--server", "--check", server]
+    count = explore(args, recording, "--server", "--check", SERVER)[0]["states_checked"]
+    return recording, ["--every", str(max(1, round(count / args.states)))]
+
+
+def parts(args, name, recipe, folder):
+    """A row for each part."""
+    recording, every = recorded(args, name, recipe[0], folder)
+    for part, options in PARTS.items():
+        rows = []
+        for _ in range(args.rounds):
+            report, used, clock, _ = explore(args, recording, *every, *options)
+            rows.append((used * 1e3 / report["states_checked"], clock * 1e3 / report["states_checked"]))
+        print(f"| {name} | {part.strip(', ')} |", " | ".join(f"{statistics.median(row):.1f}" for row in zip(*rows)), "|", flush=True)
+    return True
+
+
+def measured(args, name, recipe, folder):
+    """The row of a recipe."""
+    run, check, server = recipe
+    recording, every = recorded(args, name, run, folder)
+    ways = {
+        "before": ["--check", BEFORE + check],
+        "files": ["--files", "--check", check],
+        "server": ["--files", "--server", "--check", server],
+    }
     rounds, verdicts = {way: [] for way in ways}, set()
     for _ in range(args.rounds):
         for way, options in ways.items():
@@ -137,8 +167,8 @@ def measured(args, name, recipe, folder):
 
     cells = [name, checked, failed, f"{median('before', 0):,.0f}"]
     for way in ("files", "server"):
-        cells += [f"{median(way, 0):,.0f}", f"{ratio(way, 0):.1f} ({ratio(way, 1):.1f})"] if way in ways else ["", ""]
-    cells += [f"{median(way, 2):.0f}" if way in ways else "" for way in ("before", "files", "server")]
+        cells += [f"{median(way, 0):,.0f}", f"{ratio(way, 0):.1f} ({ratio(way, 1):.1f})"]
+    cells += [f"{median(way, 2):.0f}" for way in ways]
     print("|", " | ".join(map(str, cells)), "|", flush=True)
     return len(verdicts) == 0
 
@@ -149,15 +179,21 @@ def main():
     parser.add_argument("--states", type=int, default=100)
     parser.add_argument("--programs", type=Path, default=Path("."))
     parser.add_argument("--ftld", default="ftld")
+    parser.add_argument("--parts", action="store_true")
     parser.add_argument("recipes", nargs="*", metavar="RECIPE")
     args = parser.parse_args()
     known = recipes(args.programs.resolve())
-    print(load())
-    print("| recipe | states | failed | before | files | times | server | times | MiB before | MiB files | MiB server |")
-    print("|---|" + "---|" * 10)
+    version = subprocess.run([args.ftld, "--version"], capture_output=True, text=True, check=True).stdout
+    print(f"ftld {version.split()[3]}, {os.cpu_count()} CPUs, load before {load()}\n")
+    if args.parts:
+        print("| recording | check | CPU ms | ms by the clock |\n|---|---|---|---|")
+    else:
+        print("| recipe | states | failed | before | files | times | server | times | MiB before | MiB files | MiB server |")
+        print("|---|" + "---|" * 10)
+    row = parts if args.parts else measured
     with tempfile.TemporaryDirectory() as folder:
-        alike = [measured(args, name, known[name], Path(folder)) for name in args.recipes or known]
-    print(load())
+        alike = [row(args, name, known[name], Path(folder)) for name in args.recipes or known]
+    print(f"\nload after {load()}")
     sys.exit(not all(alike))
 
 

@@ -55,6 +55,10 @@ step "server.py leveldb-base.py: states" grep -E "[1-9][0-9]* different ones che
 recipe 1 "0 of 5 reported batches are there" leveldb-base.py 5 no-sync
 recipe 1 "does not have any commits yet" git.sh 3
 recipe 1 "commit 1 is the last one" git.sh 3 core.fsync=all
+"${user[@]}" ftld crashes crash-test.rec --at flush --for "${SECONDS_EACH}s" --failures 1 --files --server \
+  --check "../recipes/server.sh ../recipes/git.sh check" > out 2>&1
+same "server.sh git.sh: exit code" $? 1
+step "server.sh git.sh: as the check" grep -F "commit 1 is the last one" out
 recipe 0 " 0 failed" dpkg.sh 3
 recipe 0 " 0 failed" dpkg.sh 3 --force-unsafe-io
 if [ -e /usr/lib/postgresql ]; then

@@ -26,8 +26,8 @@ name = "$name-base"
 path = "main.rs"
 [workspace]
 END
-  cargo build -q --manifest-path "$parts/Cargo.toml" --target-dir "$parts/target"
-  cp "$parts/target/debug/$name-base" "$folder/$name"
+  cargo build -q --release --manifest-path "$parts/Cargo.toml" --target-dir "$parts/target"
+  cp "$parts/target/release/$name-base" "$folder/$name"
 }
 # program COMMAND: a shell script that runs it.
 program() {
