@@ -3,26 +3,30 @@
 # device, process or file, but for its recording once it explores. As an ordinary user, in User-Mode Linux, and as root, on this kernel.
 #   MOMENTS (25)          of Ctrl-C, on ext4; a third of them on xfs
 #   AS (nobody:nogroup)   the user
-SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
+# In a mount namespace: what is in its /tmp and /dev/shm, and its mounts, are of these runs alone.
+if [ -z "${OWN_MOUNTS:-}" ]; then exec unshare --mount env OWN_MOUNTS=yes bash "$0" "$@"; fi
 root=$(cd "$(dirname "$0")/../.." && pwd)
+mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /tmp || exit
+SCRATCH=$(mktemp -d /tmp/ftld-native.XXXXXX)
 . "$root/tests/lib.sh"
 : "${MOMENTS:=25}" "${AS:=nobody:nogroup}"
 trap 'cd / && rm -rf "$SCRATCH"' EXIT
 chmod 755 "$SCRATCH"
 install -m 755 "$(command -v ftld)" "$SCRATCH"
 common=(env -u XDG_RUNTIME_DIR --default-signal=INT PATH="$SCRATCH:/usr/sbin:/usr/bin:/sbin:/bin" FTLD_INTERRUPTED="$SCRATCH")
-# what_is: mounts, loop devices, processes of the run, files. One line each.
+# what_is: mounts, devices, processes of the run, files. One line each.
 what_is() {
-  # This kernel's own mounts of other suites do not count.
-  grep -F "$SCRATCH" /proc/self/mountinfo
+  cat /proc/self/mountinfo
   losetup --noheadings --output NAME,BACK-FILE | grep -F "$SCRATCH"
+  find /dev -maxdepth 1 -name 'ublkb*'
+  find /sys/block/nbd*/pid 2> /dev/null
   grep -lszF "FTLD_INTERRUPTED=$SCRATCH" /proc/[0-9]*/environ | cut -d / -f 3 | while read -r process; do
     # A process that ends meanwhile has no more command line.
     tr '\0' ' ' < "/proc/$process/cmdline" 2> /dev/null | sed "s/^/process $process: /;s/\$/\n/" | grep .
   done
   find "$SCRATCH/$who/tmp" "$SCRATCH/$who/home" -mindepth 1
   find "$SCRATCH/$who" -mindepth 1 -maxdepth 1 ! -name crash-test.rec ! -name tmp ! -name home ! -name out
-  find /dev/shm /tmp -mindepth 1 -maxdepth 1 -user "$owner" -name "$names" -newer "$SCRATCH/ftld" ! -path "$SCRATCH"
+  find /dev/shm /tmp -mindepth 1 -maxdepth 1 ! -path "$SCRATCH"
 }
 # shellcheck disable=SC2317 # called by wait_for
 as_before() { [ "$(what_is | sort)" = "$before" ]; }
@@ -39,17 +43,18 @@ begin() {
 # shellcheck disable=SC2317 # called by wait_for
 over() { ! kill -0 "$process"; }
 # shellcheck disable=SC2317 # called by wait_for
-a_group() { kill -0 -- "-$process" || over; }
+has_begun() { grep -q ^ftld "/proc/$process/comm"; }
 # after FS SIGNAL TARGET MILLISECONDS: a run that gets the signal so long after its start. Counts it, and what it left.
 after() {
   local fs=$1 signal=$2 target=$3 moment=$4 sent code name="$who, $1, SIG$2 to the $3 after $4 ms"
   before=$(what_is | sort)
   begin "$fs"
+  # Until then the shell's own ways with signals count.
+  wait_for 20 has_begun || bad "$name: it does not begin"
   sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
   sent=$(date +%s%3N)
   # The shell says that a process was killed; a run that is over gets no signal.
   exec 3>&2 2> /dev/null
-  wait_for 10 a_group
   if [ "$target" = group ]; then kill "-$signal" -- "-$process"; else kill "-$signal" "$process"; fi
   if ! wait_for 60 over; then
     bad "$name: it does not end"
@@ -109,18 +114,17 @@ series() {
   at_least "$who, $fs: interrupted in the exploration" "$recordings" $((moments / 6))
   same "$who, $fs: runs of $runs that left something" "$left" 0
 }
-# of NAME USER:GROUP PATTERN: the folder, and the environment of runs; other files that are looked for in /tmp and /dev/shm.
+# of NAME USER:GROUP: the folder, and the environment of runs.
 of() {
-  who=$1 owner=${2%:*} names=$3
-  install -d -o "$owner" "$SCRATCH/$who" "$SCRATCH/$who/tmp" "$SCRATCH/$who/home"
+  who=$1
+  install -d -o "${2%:*}" "$SCRATCH/$who" "$SCRATCH/$who/tmp" "$SCRATCH/$who/home"
   cd "$SCRATCH/$who" || exit
-  user=(setpriv --reuid "$owner" --regid "${2#*:}" --clear-groups "${common[@]}" HOME="$PWD/home" TMPDIR="$PWD/tmp")
+  user=(setpriv --reuid "${2%:*}" --regid "${2#*:}" --clear-groups "${common[@]}" HOME="$PWD/home" TMPDIR="$PWD/tmp")
 }
-of user "$AS" '*'
+of user "$AS"
 series ext4 "$MOMENTS"
 series xfs $((MOMENTS / 3))
-# Other programs of root have files there.
-of root root:root '*ftld*'
+of root root:root
 series ext4 "$MOMENTS"
 series xfs $((MOMENTS / 3))
 finish
