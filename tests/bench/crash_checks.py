@@ -102,7 +102,7 @@ def explore(args, recording, *options):
     with tempfile.TemporaryFile() as out:
         began = time.monotonic()
         process = subprocess.Popen([*command, "--json", *options], stdout=out, stderr=subprocess.PIPE, text=True)
-        watching = threading.Thread(target=watch, args=(str(process.pid),))
+        watching = threading.Thread(target=watch, args=(str(process.pid),), daemon=True)
         watching.start()
         errors = process.stderr.read()
         _, status, used = os.wait4(process.pid, 0)
