@@ -12,7 +12,7 @@ use super::cursor::Point;
 use super::losses::Losses;
 use ftld_kit::convert::{index, narrow, to_u32, to_usize};
 use ftld_kit::failure::Failure;
-use ftld_kit::profile_file;
+use ftld_kit::{interrupt, profile_file};
 use ftld_traces::recording::{Entry, Head, Kind, Reader};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -127,7 +127,12 @@ impl Timeline {
                 "{name}: recorded without data; record again without `--record-data off`"
             )));
         }
-        let entries = (&mut reader).map(|entry| entry.map_err(failed));
+        let entries = (&mut reader).map(|entry| match interrupt::came() {
+            true => Err(Failure::failed(
+                "interrupted while the recording was read; nothing is explored",
+            )),
+            false => entry.map_err(failed),
+        });
         let mut timeline = Timeline::of_entries(&name, head, entries, scratch)?;
         timeline.was_cut_off = reader.was_cut_off();
         Ok(timeline)
