@@ -1,7 +1,7 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::commands::start_line;
-use crate::crash_test::{CheckStatesArgs, CrashTestArgs};
+use crate::crash_test::{CheckStatesArgs, CrashTestArgs, RecordedArgs};
 use crate::demo::DemoArgs;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -15,7 +15,6 @@ use ftld_kit::duration::parse_seconds;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::{STYLES, width, wrapped_to};
 use ftld_lab::compare::CompareArgs;
-use ftld_lab::crashes::CrashesArgs;
 use ftld_lab::replay::{Provenance, ReplayArgs};
 use nand_model::FORMAT_VERSION;
 use std::ffi::OsString;
@@ -127,7 +126,7 @@ pub(crate) enum Command {
                             ftld crashes run.rec --check ./check.sh --model flash --at flush --junit report.xml\n\n\
                             docs/CRASH_TESTING.md is a lesson."
     )]
-    Crashes(Box<CrashesArgs>),
+    Crashes(Box<RecordedArgs>),
     /// Run a program on a new file system, and check the states that a power cut can leave; without
     /// root in User-Mode Linux
     #[command(

@@ -105,7 +105,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Replay(args)) if args.repeat.seeds > 1 => compare::repeat(&args, json),
         Some(Command::Replay(args)) => replay::replay(&args, json),
         Some(Command::Compare(args)) => compare::compare(&args, json),
-        Some(Command::Crashes(args)) => crashes::crashes(&args, json),
+        Some(Command::Crashes(args)) => crash_test::recorded(&args, json),
         Some(Command::CrashTest(args)) => crash_test::crash_test(&args, json),
         Some(Command::Demo(args)) => demo::demo(&args, &dirs, json),
         Some(Command::CheckStates(args)) => crash_test::check_states(&args),

@@ -84,9 +84,99 @@ for fs in ${FILE_SYSTEMS:-xfs btrfs f2fs}; do
   shows "$fs, not synced: found" "f1: No such file or directory"
   shows "$fs, not synced: the check's own end" "the check: exit code 2"
 done
+# The line that shows a failed state again, typed.
+sed -n '/^show it again:/{n;s/^  //p;}' out > again
+same "shown again: a line" "$(grep -c '^ftld crashes ' again)" 1
+"${user[@]}" sh again > out 2>&1
+same "shown again: exit code" $? 1
+shows "shown again" "f1: No such file or directory"
 exits "no check" 1 --fs xfs --at mark --check ./missing -- sh -c "$load" '{}' true
 shows "no check: as a shell says it" "the check cannot be run (exit code 127)"
+# A check that stays up in the machine. `held` keeps a file open on the first state that is asked after the newest one.
+# shellcheck disable=SC2016 # for the shell of the check
+{
+  server='echo started >> starts; while IFS="$(printf "\t")" read -r folder mark; do
+    if grep -qx "content $mark" "$folder/f$mark" && [ ! -e "$folder/more" ]; then echo ok; else echo "no content $mark"; fi
+    echo more > "$folder/more"; done'
+  held='echo started >> starts; while IFS="$(printf "\t")" read -r folder mark; do [ "$mark" = 1 ] && exec 3> "$folder/held"; echo ok; done'
+}
+# stays FS CODE STARTS CHECK SYNC OPTION...
+stays() {
+  local fs=$1 code=$2 starts=$3 check=$4 sync=$5
+  rm -f starts
+  exits "$fs, stays up, $sync" "$code" --fs "$fs" --size 320MiB --at mark --jobs 1 --server --check "$check" -- sh -c "$load" '{}' "$sync"
+  same "$fs, stays up, $sync: starts" "$(grep -c started starts)" "$starts"
+}
+for fs in ${FILE_SYSTEMS:-xfs btrfs f2fs}; do
+  stays "$fs" 0 1 "$server" sync
+  shows "$fs, stays up: all states" "3 states, 3 different ones checked, 0 failed"
+done
+stays xfs 1 1 "$server" true
+shows "stays up, not synced: its own words" "no content 1"
+stays xfs 1 2 "$held" sync
+shows "stays up, a file that is kept open" 'the check answered "ok", and still uses the state'
+shows "stays up, a file that is kept open: that state alone" "3 different ones checked, 1 failed"
+exits "stays up: none" 1 --fs xfs --at mark --server --check true -- sh -c "$load" '{}' true
+shows "stays up: none: why" "with --server it reads a line per state"
 untouched "mounted states"
+
+# The options of a mount are those of COMMAND and of the states; a check that stays up has them, too.
+mounted_with() { # FS OPTION
+  # shellcheck disable=SC2016 # for the inner shells
+  local at='" /proc/mounts' name="--mount-options $2 on $1" check load
+  check="grep -q \"\$FTLD_FILES $1 .*$2$at"
+  load="grep -q \"\$0 $1 .*$2$at && : > \$0/file && sync \$0/file && echo ACK 1 && read -r ok"
+  exits "$name" 0 --fs "$1" --size 320MiB --at mark --mount-options "$2" --check "$check" -- sh -c "$load" '{}'
+  exits "$name, defaults" 1 --fs "$1" --size 320MiB --at mark --mount-options defaults --check true -- sh -c "$load" '{}'
+  exits "$name, a check that fails" 1 --fs "$1" --size 320MiB --at mark --mount-options "$2" --check false -- sh -c "$load" '{}'
+  shows "$name, shown again" "--fs $1 --mount-options=$2"
+}
+mounted_with xfs wsync
+mounted_with f2fs fsync_mode=strict
+# A file that is replaced without fsync, while another one is synced: ext4 writes it back before, unless it is mounted without that.
+# shellcheck disable=SC2016 # for the inner shells
+{
+  load='echo old > $0/file; sync $0/file $0; echo ACK 0; read -r ok
+    for i in 1 2 3; do head -c 20000 /dev/urandom > $0/new; mv $0/new $0/file; : > $0/other$i; sync $0/other$i; done'
+  check='[ -s "$FTLD_FILES/file" ] || { echo "the file is empty"; exit 1; }'
+}
+exits "a file that is replaced" 0 --after-mark --check "$check" -- sh -c "$load" '{}'
+exits "a file that is replaced, noauto_da_alloc" 1 --after-mark --mount-options noauto_da_alloc --check "$check" -- sh -c "$load" '{}'
+shows "a file that is replaced, noauto_da_alloc: why" "the file is empty"
+for option in data=journal data=writeback journal_async_commit; do
+  # shellcheck disable=SC2016 # for the inner shells
+  exits "ext4 with $option" 0 --at mark --mount-options "$option" --check 'grep -qx "content $FTLD_MARK" "$FTLD_FILES/f$FTLD_MARK"' -- \
+    sh -c 'grep -q "$0 ext4 .*$1" /proc/mounts && for i in 1 2 3; do echo "content $i" > $0/f$i; sync $0/f$i $0; echo ACK $i; read -r ok; done' '{}' "$option"
+done
+untouched "options of a mount"
+
+# Pages of 16 KiB without a journal: torn, unless the device keeps them whole.
+pages=(--fs none --machine nbd --size 64MiB)
+# shellcheck disable=SC2016 # for the shell of the check
+check='/usr/bin/python3 -c "import sys; sys.exit(len(set(open(sys.argv[1], \"rb\").read(16384))) > 1)" "$FTLD_IMAGE"'
+run=(/usr/bin/python3 -c "import nbd, sys
+disk = nbd.NBD()
+disk.connect_uri(sys.argv[1])
+for i in 1, 2, 3:
+    disk.pwrite(bytes([i]) * 16384, 0)
+    disk.flush()" '{}')
+exits "pages of 16 KiB" 1 "${pages[@]}" --check "$check" -- "${run[@]}"
+exits "pages of 16 KiB, --atomic-unit" 0 "${pages[@]}" --atomic-unit 16KiB --check "$check" -- "${run[@]}"
+
+# The recording has the rights of other new files.
+same "rights of a recording" "$(stat -c %a crash-test.rec)" "$(printf '%o' $((0666 & ~0$(umask))))"
+
+# A run per seed: a report for each, and a sum that names those that failed.
+exits "seeds" 0 --agitate=3..4 --at mark --check true --record seeds.rec -- sh -c "$load" '{}'
+shows "seeds: the first" "seed 3"
+shows "seeds: the sum" "2 of 2 seeds: "
+step "seeds: recordings" ftld inspect seeds.rec
+step "seeds: recordings" ftld inspect seeds.rec.2
+exits "seeds that fail" 1 --agitate=3..5 --at mark --failures 2 --check false --json --record failing.rec -- sh -c "$load" '{}'
+same "seeds that fail: JSON" "$(sed -n '/^{/,/^}/p' out | /usr/bin/python3 -c 'import json, sys
+# The failure is a second document.
+of, _ = json.JSONDecoder().raw_decode(sys.stdin.read())
+print(of["schema"], [seed["agitate"] for seed in of["seeds"]], of["seeds_all"], of["states_failed"])')" "ftld.crashes-of-seeds/1 [3, 4] 3 2"
 
 # Each verdict is that on its own state and mark, and no state has what the check of another one wrote.
 install -d -o nobody states
@@ -94,9 +184,9 @@ truncate -s 320M states/good states/bad
 printf '/\n0 0\nd--777 0 0\n$\n' > proto
 step "states: a file system" /usr/sbin/mkfs.xfs -q -p proto states/good
 # shellcheck disable=SC2016 # for the shell of the check
-check='test ! -e "$FTLD_FILES/more" && echo more > "$FTLD_FILES/more" && test "$FTLD_MARK" = one'
+check='test ! -e "$FTLD_FILES/more" && echo more > "$FTLD_FILES/more" && test "$FTLD_MARK" = one && test "$FTLD_CASE" = cache/8'
 for state in "good one" "bad one" "good one" "bad one" "good two" "good one"; do
-  printf '%s/states/%s\t%s\n' "$PWD" "${state% *}" "${state#* }"
+  printf '%s/states/%s\tcache/%s\t%s\n' "$PWD" "${state% *}" "${#state}" "${state#* }"
 done > asked
 "${user[@]}" FTLD_WORK="$PWD/states" ftld check-states --fs xfs -- "$check" < asked > verdicts
 same "states: exit code" $? 0
@@ -113,6 +203,10 @@ refused() { # NAME TEXT OPTION...
 }
 refused "no place" "COMMAND without {}" --check true -- sh -c true
 refused "no files to agitate" "--agitate: with --fs none there are no files" --agitate --fs none --machine nbd --check true -- true '{}'
+refused "options of another file system" "--fs ext4 does not have it, but noauto_da_alloc" --mount-options wsync --check true -- true '{}'
+refused "no option" "[possible values: noauto_da_alloc" --mount-options nosuch --check true -- true '{}'
+refused "no unit" "need a power of two from 4KiB" --atomic-unit 32KiB --check true -- true '{}'
+refused "no seeds" "such as 1..5 for 1 to 5" --agitate=5..1 --check true -- true '{}'
 refused "no check" "--check <COMMAND>" -- true '{}'
 refused "too small" "--size 64 MiB: xfs needs 300 MiB or more" --fs xfs --size 64MiB --check true -- true '{}'
 install -o nobody /dev/null taken

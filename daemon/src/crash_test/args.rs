@@ -1,6 +1,8 @@
 //! Command line of `ftld crash-test`.
 
-use super::file_system;
+use super::seeds::{self, Seeds};
+use super::states::MEMORY;
+use super::{file_system, mount_options};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, ValueEnum};
 use ftld_kit::size::parse_size;
@@ -18,6 +20,14 @@ pub(crate) enum Where {
     Nbd,
 }
 
+impl Where {
+    /// Returns its name on the command line.
+    pub(super) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// Arguments of `ftld crash-test`.
 #[derive(Args, Clone, Debug)]
 #[command(mut_args(for_new_recording))]
@@ -28,15 +38,23 @@ pub(crate) struct CrashTestArgs {
     /// Where COMMAND runs [default: host as root, else uml]
     #[arg(long, value_enum)]
     pub(super) machine: Option<Where>,
+    /// Options of the mount, for COMMAND and for the states; several with commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(mount_options::names()))]
+    pub(super) mount_options: Vec<String>,
     /// Meanwhile start write-back of its files and fsync one of ours, `.ftld-agitation`, as other
-    /// programs would; another SEED chooses otherwise
-    #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
-    pub(super) agitate: Option<u64>,
+    /// programs would; another SEED chooses otherwise. 1..5 runs COMMAND with each of the seeds 1
+    /// to 5; later recordings are FILE.2, FILE.3
+    #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1", require_equals = true, value_parser = seeds::parse)]
+    pub(super) agitate: Option<Seeds>,
     /// Size of the device
     #[arg(long, default_value = "512MiB")]
     pub(super) size: String,
+    /// Aligned write that a power cut leaves old or new as a whole, such as 16KiB; the flash device
+    /// has pages that large [default: 4KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) atomic_unit: Option<String>,
     /// RAM of the machine of User-Mode Linux
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = MEMORY, value_parser = parse_size)]
     pub(super) memory: u64,
     /// The exploration.
     #[command(flatten)]

@@ -10,13 +10,16 @@ use ftld_device::options::{DeviceArgs, DeviceOptions};
 use ftld_device::stack;
 use ftld_kit::failure::Failure;
 use ftld_kit::interrupt;
+use ftld_kit::size::parse_size;
 use ftld_kit::sparse;
 use ftld_traces::recording::{Kind, Reader};
+use nand_model::{PROFILES, Profile};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,6 +30,8 @@ pub(super) const NAME: &str = "disk";
 /// Longest wait for a daemon that stops, and the time between two looks at it.
 pub(super) const STOP_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Smallest unit of atomicity.
+const UNIT_MIN: u64 = 4096;
 /// Line of the log of a recording that has ended before its device.
 const RECORDING_ENDED: &str = "recording has ended";
 
@@ -72,11 +77,14 @@ impl Places {
     pub(super) fn create(
         &self,
         size: &str,
+        atomic_unit: Option<&str>,
         fs: Option<(&FileSystem, &Path)>,
     ) -> Result<(), Failure> {
         let options = DeviceOptions {
             image: Some(self.image.clone()),
             size: Some(size.into()),
+            profile: flash(atomic_unit, 0)?.map(str::to_owned),
+            atomic_unit: atomic_unit.map(str::to_owned),
             name: Some(NAME.into()),
             ..DeviceOptions::default()
         };
@@ -116,6 +124,39 @@ impl Places {
     }
 }
 
+/// Returns the flash device whose pages are written as a whole with this unit of atomicity; `None`
+/// for the default one. `size` is that of the device.
+///
+/// # Errors
+/// There is none, or the device does not consist of such units.
+pub(super) fn flash(unit: Option<&str>, size: u64) -> Result<Option<&'static str>, Failure> {
+    let Some(text) = unit else { return Ok(None) };
+    let refused = |why: &str| Failure::usage(format!("--atomic-unit {text}: {why}"));
+    let unit = parse_size(text).map_err(|why| refused(&why.to_string()))?;
+    let has_pages = |of: &&Profile| u64::from(of.geometry.page_bytes).is_multiple_of(unit);
+    let is_unit = unit >= UNIT_MIN && unit.is_power_of_two();
+    let found = PROFILES.iter().find(|of| is_unit && has_pages(of));
+    let found = found.ok_or_else(|| {
+        refused(
+            "need a power of two from 4KiB to the largest page of `ftld profiles`, such as 16KiB",
+        )
+    })?;
+    match size.is_multiple_of(unit) {
+        true => Ok(Some(found.name)),
+        false => Err(refused("--size is no multiple of it")),
+    }
+}
+
+/// Gives the recording, which is the user's result, the rights of other new files.
+fn share(recording: &Path) -> Result<(), Failure> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let umask = umask.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
+    let rights = Permissions::from_mode(0o666 & !umask.unwrap_or(0o077));
+    let failed = |error| Failure::io(recording.display(), &error);
+    std::fs::set_permissions(recording, rights).map_err(failed)
+}
+
 /// Passes what differs between this environment and the one of a program that uses the device.
 pub(super) fn environment(dirs: &Dirs, set: &mut dyn FnMut(&OsStr, Option<&OsStr>)) {
     let names = std::env::vars_os().map(|(name, _)| name);
@@ -148,6 +189,7 @@ impl Device {
         places: &Places,
         target: &str,
         recording: &Path,
+        atomic_unit: Option<&str>,
     ) -> Result<Device, Failure> {
         let failed = |error| Failure::io("the device", &error);
         let mut command = Command::new("/proc/self/exe");
@@ -157,6 +199,7 @@ impl Device {
             .arg(&places.image)
             .arg("--record")
             .arg(recording)
+            .args(atomic_unit.map(|unit| format!("--atomic-unit={unit}")))
             .arg(target)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -173,7 +216,7 @@ impl Device {
             log: places.log.clone(),
         };
         match read {
-            Ok(_) if line.starts_with("ready ") => Ok(device),
+            Ok(_) if line.starts_with("ready ") => share(recording).map(|()| device),
             _ => Err(device.failure("the device did not start")),
         }
     }
@@ -289,4 +332,29 @@ pub(super) fn kernel_flushes(disk: &Path) -> Result<u64, Failure> {
 pub(super) fn has_room(folder: &Path, bytes: u64) -> bool {
     nix::sys::statvfs::statvfs(folder)
         .is_ok_and(|fs| fs.blocks_available() * fs.fragment_size() >= bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_of_atomicity_gets_a_flash_device_with_such_pages() {
+        assert_eq!(flash(None, 1).unwrap(), None);
+        let default = flash(Some("4KiB"), 0).unwrap();
+        assert_eq!(default, Some(Profile::default_profile().name));
+        let name = flash(Some("16KiB"), 1 << 20).unwrap().unwrap();
+        let page = Profile::find(name).unwrap().geometry.page_bytes;
+        assert!(page.is_multiple_of(16384), "{name}: {page}");
+        for (unit, size, why) in [
+            ("32KiB", 1 << 20, "such as 16KiB"),
+            ("2KiB", 1 << 20, "such as 16KiB"),
+            ("12KiB", 1 << 20, "such as 16KiB"),
+            ("x", 1 << 20, "--atomic-unit x"),
+            ("16KiB", 20480, "--size is no multiple"),
+        ] {
+            let refused = flash(Some(unit), size).unwrap_err();
+            assert!(refused.message.contains(why), "{refused}");
+        }
+    }
 }

@@ -53,7 +53,7 @@ static FILE_SYSTEMS: [FileSystem; 4] = [
         package: "xfsprogs",
         size_min: 300 * MIB,
         modules: &[],
-        mount_options: ",nouuid",
+        mount_options: "nouuid",
         is_readable: false,
     },
     FileSystem {
@@ -78,7 +78,12 @@ static FILE_SYSTEMS: [FileSystem; 4] = [
 
 /// Returns the names on the command line.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    FILE_SYSTEMS.iter().map(|fs| fs.name).chain([NONE])
+    on_devices().chain([NONE])
+}
+
+/// Returns the names of all file systems.
+pub(super) fn on_devices() -> impl Iterator<Item = &'static str> {
+    FILE_SYSTEMS.iter().map(|fs| fs.name)
 }
 
 /// Returns the file system of this name; `None` without one.

@@ -11,11 +11,12 @@ use super::device::{NAME, kernel_flushes};
 use super::file_system::{self, FileSystem};
 use super::frames::{Frame, PART_BYTES};
 use super::job::{self, Job, Outcome};
+use super::stays_up::{StaysUp, Verdict};
 use crate::control::{self, Request};
 use ftld_device::instance::{Dirs, Instance};
 use ftld_kit::descendants;
 use ftld_kit::failure::{Failure, panic_text};
-use ftld_lab::crashes::RECOVERY;
+use ftld_lab::crashes::{RECOVERY, Resident};
 use nix::errno::Errno;
 use nix::libc;
 use nix::mount::{MsFlags, mount, umount};
@@ -33,11 +34,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -58,8 +60,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const STATE: &str = "/dev/shm/files";
 const WORK: &str = "/dev/shm/work";
 const SHM: &str = "/dev/shm";
-/// A mount without options.
-const NO_DATA: Option<&str> = None;
 /// Longest request to the device.
 const REQUEST_MAX: u64 = 4096;
 
@@ -68,6 +68,8 @@ const REQUEST_MAX: u64 = 4096;
 pub(super) struct Spec {
     /// Name of the file system; `none` for the bare disk.
     fs: String,
+    /// Options of its mount.
+    options: String,
     /// Where it is mounted.
     mount: OsString,
     job: Job,
@@ -87,8 +89,8 @@ enum Task {
         /// Seed of the agitation of its files.
         agitate: Option<u64>,
     },
-    /// Run the job on each state.
-    Checks,
+    /// Run the job on each state, or ask it if it stays up.
+    Checks { server: bool },
 }
 
 impl Spec {
@@ -97,14 +99,15 @@ impl Spec {
     /// # Errors
     /// The groups of the user cannot be read.
     pub(super) fn of_command(
-        fs: Option<&FileSystem>,
+        (fs, options): (Option<&FileSystem>, &str),
         mount: &Path,
         job: Job,
         dirs: &Dirs,
         agitate: Option<u64>,
     ) -> Result<Spec, Failure> {
         let runtime = dirs.runtime.clone().into();
-        Spec::of(fs, mount, job, Task::Command { runtime, agitate })
+        let task = Task::Command { runtime, agitate };
+        Spec::of((fs, options), mount, job, task)
     }
 
     /// Returns what a machine does that runs a shell command on states, for the user of this
@@ -112,7 +115,11 @@ impl Spec {
     ///
     /// # Errors
     /// There is no working folder, or the groups of the user cannot be read.
-    pub(super) fn of_checks(fs: &FileSystem, check: &str) -> Result<Spec, Failure> {
+    pub(super) fn of_checks(
+        (fs, options): (&FileSystem, &str),
+        check: &str,
+        server: bool,
+    ) -> Result<Spec, Failure> {
         let words = ["/bin/sh", "-c", check].map(OsString::from);
         let job = Job::with(&words, |environment| {
             for name in ["FTLD_URI", RECOVERY] {
@@ -126,13 +133,20 @@ impl Spec {
             ];
             environment.extend(places.map(|(name, path)| (name.into(), path.into())));
         })?;
-        Spec::of(Some(fs), Path::new(STATE), job, Task::Checks)
+        let task = Task::Checks { server };
+        Spec::of((Some(fs), options), Path::new(STATE), job, task)
     }
 
-    fn of(fs: Option<&FileSystem>, mount: &Path, job: Job, task: Task) -> Result<Spec, Failure> {
+    fn of(
+        (fs, options): (Option<&FileSystem>, &str),
+        mount: &Path,
+        job: Job,
+        task: Task,
+    ) -> Result<Spec, Failure> {
         let groups = getgroups().map_err(|errno| at("groups")(errno.into()))?;
         Ok(Spec {
             fs: fs.map_or(file_system::NONE, |fs| fs.name).into(),
+            options: options.into(),
             mount: mount.into(),
             job,
             task,
@@ -275,8 +289,8 @@ fn run(line: &Arc<Line>) -> Result<Report, Failure> {
         (Task::Command { runtime, agitate }, fs) => {
             run_command(&spec, fs, Path::new(runtime), *agitate, line)
         }
-        (Task::Checks, Some(fs)) => run_checks(&spec, fs, line),
-        (Task::Checks, None) => Err(Failure::failed("a check of no file system")),
+        (Task::Checks { server }, Some(fs)) => run_checks(&spec, fs, *server, line),
+        (Task::Checks { .. }, None) => Err(Failure::failed("a check of no file system")),
     }
 }
 
@@ -292,7 +306,7 @@ fn run_command(
     let place = match fs {
         None => Path::new(DISK),
         Some(fs) => {
-            mount_at(DISK, fs.name, &folder, "")?;
+            mount_at(DISK, fs.name, &folder, &spec.options)?;
             &folder
         }
     };
@@ -331,23 +345,40 @@ fn run_command(
 }
 
 /// Runs the check on each state that the host brings onto the disk. The machine asks for the next
-/// state with the verdict on the last one: `ok`, or what is wrong. The answer is a tab and the last
-/// mark before the cut, or nothing at the end. A check that cannot be run is the last one.
-fn run_checks(spec: &Spec, fs: &FileSystem, line: &Line) -> Result<Report, Failure> {
+/// state with the verdict on the last one: `ok`, or what is wrong. The answer is a tab, the case,
+/// a tab and the last mark before the cut, or nothing at the end. A check that cannot be run is the
+/// last one.
+fn run_checks(spec: &Spec, fs: &FileSystem, server: bool, line: &Line) -> Result<Report, Failure> {
     chown(DISK, Some(spec.uid), Some(spec.gid)).map_err(at(DISK))?;
     std::fs::create_dir(STATE).map_err(at(STATE))?;
+    let start = || {
+        make_work(spec)?;
+        as_user(spec, || {
+            let mut command = spec.job.command(None);
+            command.process_group(0);
+            let spawn = |mut command: Command| command.spawn();
+            Resident::start(command, spawn).map_err(at("the check"))
+        })
+    };
+    let mut resident = StaysUp::new(&start);
+    let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
     let mut verdict = "ready".to_owned();
     let code = loop {
         let answer = line.ask(verdict.into_bytes()).map_err(at(SERIAL))?;
-        let Some((_, mark)) = answer.split_first() else {
+        let Some(state) = answer.strip_prefix(b"\t") else {
             break 0;
         };
-        verdict = match check(spec, fs, OsStr::from_bytes(mark), line)? {
-            Err(what) => what,
-            Ok(0) => "ok".into(),
-            Ok(code @ (126 | 127)) => break code,
-            Ok(code) if code > 128 => format!("ended by signal {}", code - 128),
-            Ok(code) => format!("exit code {code}"),
+        let state = String::from_utf8_lossy(state);
+        let (case, mark) = state.split_once('\t').unwrap_or((&state, ""));
+        let mounted = mount_state(fs, &spec.options);
+        let judged = match (mounted, server) {
+            (Err(errno), _) => Ok(format!("the mount fails: {}", io::Error::from(errno))),
+            (Ok(()), true) => resident.judge(Path::new(STATE), mark, &show)?,
+            (Ok(()), false) => check(spec, (case, mark), line)?,
+        };
+        verdict = match judged {
+            Ok(verdict) => verdict,
+            Err(code) => break code,
         };
     };
     Ok(Report {
@@ -358,23 +389,26 @@ fn run_checks(spec: &Spec, fs: &FileSystem, line: &Line) -> Result<Report, Failu
     })
 }
 
-/// Runs the check on the state that is on the disk. Returns its exit code, or what is wrong with
-/// the file system.
-fn check(
-    spec: &Spec,
-    fs: &FileSystem,
-    mark: &OsStr,
-    line: &Line,
-) -> Result<Result<i32, String>, Failure> {
-    let mounted = mount(Some(DISK), STATE, Some(fs.name), MsFlags::empty(), NO_DATA);
-    if let Err(errno) = mounted {
-        return Ok(Err(format!("the mount fails: {}", io::Error::from(errno))));
+fn mount_state(fs: &FileSystem, options: &str) -> nix::Result<()> {
+    let options = (!options.is_empty()).then_some(options);
+    mount(Some(DISK), STATE, Some(fs.name), MsFlags::empty(), options)
+}
+
+/// Makes a new folder for the files of a check.
+fn make_work(spec: &Spec) -> Result<(), Failure> {
+    if Path::new(WORK).exists() {
+        std::fs::remove_dir_all(WORK).map_err(at(WORK))?;
     }
     std::fs::create_dir(WORK).map_err(at(WORK))?;
-    chown(WORK, Some(spec.uid), Some(spec.gid)).map_err(at(WORK))?;
+    chown(WORK, Some(spec.uid), Some(spec.gid)).map_err(at(WORK))
+}
+
+/// Runs the check on the mounted state with this case and mark, and unmounts it.
+fn check(spec: &Spec, (case, mark): (&str, &str), line: &Line) -> Result<Verdict, Failure> {
+    make_work(spec)?;
     let code = as_user(spec, || {
         let mut command = spec.job.command(None);
-        command.env("FTLD_MARK", mark);
+        command.env("FTLD_MARK", mark).env("FTLD_CASE", case);
         let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
         job::run_check(command, &show, &end_left)
     });
@@ -383,7 +417,12 @@ fn check(
     std::fs::remove_dir_all(WORK).map_err(at(WORK))?;
     // A state that stays mounted would be found in place of the next one: the machine ends.
     unmounted?;
-    code.map(Ok)
+    Ok(match code? {
+        0 => Ok("ok".into()),
+        code @ (126 | 127) => Err(code),
+        code if code > 128 => Ok(format!("ended by signal {}", code - 128)),
+        code => Ok(format!("exit code {code}")),
+    })
 }
 
 /// Runs this as the user: the rights of a thread are its own.

@@ -99,7 +99,7 @@ pub(super) fn uri(folder: &Path) -> String {
 /// A step fails, COMMAND cannot be run, or the user interrupts.
 pub(super) fn run(
     way: &Way,
-    fs: Option<&FileSystem>,
+    (fs, options): (Option<&FileSystem>, &str),
     (folder, mount): (&Path, &Path),
     (job, agitation): (&Job, Option<Agitation<'_>>),
     device: &Device,
@@ -116,7 +116,7 @@ pub(super) fn run(
             // A loop device goes on counting when it gets another file.
             let before = kernel_flushes(&in_sys)?;
             let mounted = fs
-                .map(|fs| Mounted::at(&disk.path, fs, mount))
+                .map(|fs| Mounted::at(&disk.path, (fs, options), mount))
                 .transpose()?;
             let place = if fs.is_some() { mount } else { &disk.path };
             let mut kept = vec![device.pid()];
@@ -238,13 +238,17 @@ impl Drop for Disk {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn at(disk: &Path, fs: &FileSystem, folder: &Path) -> Result<Mounted, Failure> {
+    fn at(
+        disk: &Path,
+        (fs, options): (&FileSystem, &str),
+        folder: &Path,
+    ) -> Result<Mounted, Failure> {
         mount(
             Some(disk),
             folder,
             Some(fs.name),
             MsFlags::empty(),
-            None::<&str>,
+            (!options.is_empty()).then_some(options),
         )
         .map_err(|errno| Failure::io(format!("mount of {}", fs.name), &errno.into()))?;
         Ok(Mounted(folder.to_path_buf()))

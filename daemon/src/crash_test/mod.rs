@@ -3,8 +3,9 @@
 //!
 //! Data flows one way: [`args`] -> [`Plan`] (all that can be refused, before anything is made) ->
 //! [`device`] (image, recording) -> [`uml`], [`host`] or NBD (COMMAND, a [`job`]) -> the
-//! exploration of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`]. On a file
-//! system that only a kernel reads, [`checks`] mounts each state in a machine that stays up.
+//! exploration of `ftld crashes`. In [`uml`] the other end is [`guest`], over [`frames`].
+//! [`states`] says how the check gets the files of a state: on a file system that only a kernel
+//! reads, [`checks`] mounts each state in a machine that stays up.
 //!
 //! Invariants: no run is explored whose FLUSHes did not all reach the device: the kernel's count
 //! has to equal the recording's. The process that the user started only waits, and is the reaper of
@@ -20,13 +21,19 @@ mod frames;
 mod guest;
 mod host;
 mod job;
+mod mount_options;
+mod on_host;
 mod overlay;
 mod programs;
+mod seeds;
+mod states;
+mod stays_up;
 mod uml;
 
 pub(crate) use args::CrashTestArgs;
 pub(crate) use checks::{CheckStatesArgs, check_states};
 pub(crate) use guest::guest_init;
+pub(crate) use states::{RecordedArgs, recorded};
 
 use agitate::Agitation;
 use args::Where;
@@ -46,6 +53,8 @@ use job::{Job, Outcome};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, geteuid};
+use seeds::Seeds;
+use states::How;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -114,8 +123,13 @@ fn work(args: &CrashTestArgs, json: bool) -> Result<(), Failure> {
     let is_over = interrupt::flag()?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(|errno| failed(errno.into()))?;
     let plan = Plan::of(args)?;
-    plan.record(&is_over)?;
-    crashes::crashes(&plan.crashes, json)
+    match args.agitate.filter(|seeds| seeds.count() > 1) {
+        Some(seeds) => seeds::explore(plan, seeds, &is_over, json),
+        None => {
+            plan.record(&is_over)?;
+            crashes::crashes(&plan.crashes, json)
+        }
+    }
 }
 
 /// How COMMAND gets the device.
@@ -128,18 +142,18 @@ enum Machine {
 
 impl Machine {
     /// Returns the machine that was asked for, or the best one here.
-    fn choose(args: &CrashTestArgs) -> Result<Machine, Failure> {
-        let place = scratch_place(&args.crashes);
+    fn choose(fs: &str, how: &How, crashes: &CrashesArgs) -> Result<Machine, Failure> {
+        let place = scratch_place(crashes);
         let uml = || {
             uml::check_visible(&place, uml::OTHER_FOLDER)?;
-            Uml::find(args.memory, &place).map(Machine::Uml)
+            Uml::find(how.memory, &place).map(Machine::Uml)
         };
-        let is_mounted = args.crashes.nested.is_some() && args.fs != file_system::NONE;
-        match args.machine {
+        let is_mounted = crashes.nested.is_some() && fs != file_system::NONE;
+        match how.machine {
             Some(Where::Host) if is_mounted => Err(Failure::usage(
                 "--nested: a mount on this kernel does not tell in which order it repairs; use `--machine uml`",
             )),
-            Some(Where::Nbd) if args.fs == file_system::NONE => Ok(Machine::Nbd),
+            Some(Where::Nbd) if fs == file_system::NONE => Ok(Machine::Nbd),
             Some(Where::Nbd) => Err(Failure::usage(
                 "--machine nbd: nothing mounts the device; with --fs none COMMAND gets its NBD URI",
             )),
@@ -161,6 +175,10 @@ struct Plan {
     bytes: u64,
     /// The file system, and the program that makes it.
     fs: Option<(&'static FileSystem, PathBuf)>,
+    /// Options of its mount.
+    mount_options: String,
+    /// Its unit of atomicity, if it is not the default one.
+    atomic_unit: Option<String>,
     command: Vec<OsString>,
     /// Seed of the agitation of its files.
     agitate: Option<u64>,
@@ -193,17 +211,30 @@ impl Plan {
                 "--agitate: with --fs none there are no files to write back; leave it out",
             ));
         }
-        let machine = Machine::choose(args)?;
-        let crashes = checks_of(fs.as_ref().map(|(fs, _)| *fs), &machine, args)?;
-        refuse_recording(&crashes.recording)?;
+        let how = How {
+            machine: args.machine,
+            memory: args.memory,
+            mount_options: args.mount_options.clone(),
+        };
+        let mount_options = mount_options::of(&how.mount_options, fs.as_ref().map(|(fs, _)| *fs))?;
+        device::flash(args.atomic_unit.as_deref(), bytes)?;
+        let machine = Machine::choose(&args.fs, &how, of_recording)?;
+        let shown_by = fs.as_ref().map(|(fs, _)| *fs);
+        let crashes = states::shown(shown_by, &machine, &how, of_recording)?;
+        let is_default = crashes.recording == Path::new(args::RECORDING);
+        for number in 1..=args.agitate.map_or(1, Seeds::count) {
+            refuse_recording(&seeds::numbered(&crashes.recording, number), is_default)?;
+        }
         crashes::check_arguments(of_recording)?;
         Ok(Plan {
             machine,
             size: args.size.clone(),
             bytes,
             fs,
+            mount_options,
+            atomic_unit: args.atomic_unit.clone(),
             command: args.command.clone(),
-            agitate: args.agitate,
+            agitate: args.agitate.map(|seeds| seeds.first),
             crashes,
         })
     }
@@ -224,7 +255,9 @@ impl Plan {
         let fs = self.fs.as_ref().map(|(fs, maker)| (*fs, maker.as_path()));
         // Messages of a device that is not served yet are nobody's.
         let silent = NoSubscriber::default();
-        with_default(silent, || places.create(&self.size, fs))?;
+        with_default(silent, || {
+            places.create(&self.size, self.atomic_unit.as_deref(), fs)
+        })?;
         if recording.exists() {
             std::fs::remove_file(recording)
                 .map_err(|error| Failure::io(recording.display(), &error))?;
@@ -259,6 +292,7 @@ impl Plan {
         is_over: &(dyn Fn() -> bool + Sync),
     ) -> Result<Report, Failure> {
         let fs = self.fs.as_ref().map(|(fs, _)| *fs);
+        let options = self.mount_options.as_str();
         let mount = folder.join("mnt");
         std::fs::create_dir(&mount).map_err(|error| Failure::io(mount.display(), &error))?;
         let job = Job::of(&self.command, &places.dirs)?;
@@ -267,11 +301,17 @@ impl Plan {
             Machine::Host(way) => way.target(folder),
             Machine::Nbd => host::uri(folder),
         };
-        let mut device = Device::start(places, &target, &self.crashes.recording)?;
+        let mut device = Device::start(
+            places,
+            &target,
+            &self.crashes.recording,
+            self.atomic_unit.as_deref(),
+        )?;
         ours.set(identity(&self.crashes.recording));
         let report = match &self.machine {
             Machine::Uml(uml) => {
-                let spec = Spec::of_command(fs, &mount, job, &places.dirs, self.agitate)?;
+                let spec =
+                    Spec::of_command((fs, options), &mount, job, &places.dirs, self.agitate)?;
                 let control = places.dirs.control(device::NAME);
                 let ask = move |request: Vec<u8>| ask(&control, &request).unwrap_or_default();
                 let machine = uml.start(folder, &spec, vec![device.pid()], ask)?;
@@ -287,7 +327,15 @@ impl Plan {
                     seed,
                 });
                 let load = (&job, agitation);
-                host::run(way, fs, (folder, &mount), load, &device, places, is_over)
+                host::run(
+                    way,
+                    (fs, options),
+                    (folder, &mount),
+                    load,
+                    &device,
+                    places,
+                    is_over,
+                )
             }
             Machine::Nbd => {
                 let command = job.command(Some(target.as_ref()));
@@ -366,74 +414,6 @@ fn scratch_place(args: &CrashesArgs) -> PathBuf {
     place.canonicalize().unwrap_or(place)
 }
 
-/// Returns the exploration, with the files of a state for the check: mounted by the kernel that ran
-/// COMMAND, unless they can be read without.
-///
-/// # Errors
-/// Nothing here shows the check the files of a state.
-fn checks_of(
-    fs: Option<&FileSystem>,
-    machine: &Machine,
-    of: &CrashTestArgs,
-) -> Result<CrashesArgs, Failure> {
-    let mut args = of.crashes.clone();
-    let Some(fs) = fs else {
-        return match args.files {
-            None => Ok(args),
-            Some(_) => Err(Failure::usage("--files: there are none with --fs none")),
-        };
-    };
-    if fs.is_readable && args.nested.is_none() {
-        args.files.get_or_insert_with(|| "/".into());
-        return Ok(args);
-    }
-    let name = fs.name;
-    if args.files.is_some() {
-        return Err(Failure::usage(format!(
-            "--files reads ext4; with --fs {name} the check finds the mounted state in FTLD_FILES"
-        )));
-    }
-    if args.server {
-        return Err(Failure::usage(format!(
-            "--server: with --fs {name} each state is mounted for a check of its own; leave it out"
-        )));
-    }
-    if let Machine::Uml(_) = machine {
-        args.check = checks::command(name, of.memory, &args.check)?;
-        args.server = true;
-        return Ok(args);
-    }
-    if !is_known_here(name) {
-        return Err(Failure::failed(format!(
-            "--fs {name}: this kernel does not know it; use `--machine uml`, or another file system"
-        )));
-    }
-    args.check = on_mounted(fs, &args.check);
-    Ok(args)
-}
-
-/// Returns the command that mounts a state and runs the check on it.
-fn on_mounted(fs: &FileSystem, check: &str) -> String {
-    let (name, options) = (fs.name, fs.mount_options);
-    // The check may end in a comment, or in the text of a redirection.
-    format!(
-        "export FTLD_FILES=\"$FTLD_WORK/files\"; mkdir \"$FTLD_FILES\"; \
-         mount -t {name} -o loop{options} \"$FTLD_IMAGE\" \"$FTLD_FILES\" || exit 1; \
-         (\n{check}\n); rc=$?; umount \"$FTLD_FILES\"; exit $rc"
-    )
-}
-
-/// Returns whether this kernel can mount a file system.
-fn is_known_here(name: &str) -> bool {
-    let is_listed = || {
-        let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        list.lines()
-            .any(|line| line.split_whitespace().last() == Some(name))
-    };
-    // A mount would load its module, too.
-    is_listed() || (Command::new("modprobe").arg(name).output().is_ok() && is_listed())
-}
-
 /// Returns device and number of a file, if there is one.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let meta = path.symlink_metadata().ok()?;
@@ -441,13 +421,12 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Refuses to replace a file, unless it is the default recording.
-fn refuse_recording(recording: &Path) -> Result<(), Failure> {
+fn refuse_recording(recording: &Path, is_default: bool) -> Result<(), Failure> {
     output::writable("--record", recording)?;
     if recording.symlink_metadata().is_err() {
         return Ok(());
     }
-    let is_ours = recording == Path::new(args::RECORDING) && Reader::open(recording, true).is_ok();
-    if is_ours {
+    if is_default && Reader::open(recording, true).is_ok() {
         return Ok(());
     }
     Err(Failure::usage(format!(
@@ -476,27 +455,6 @@ fn show(bytes: &[u8]) {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
-
-    #[test]
-    fn the_exit_code_of_a_check_on_a_mounted_state_is_its_own() {
-        let fs = file_system::of("xfs").expect("a file system");
-        // Stands for programs that take root.
-        let programs = "mkdir() { :; }\nmount() { :; }\numount() { :; }\n";
-        for (check, wanted) in [
-            ("true", 0),
-            ("exit 7", 7),
-            ("test -n \"$FTLD_FILES\" # a comment", 0),
-            ("test \"$(cat <<END\none\nEND\n)\" = one", 0),
-            ("cat <<END | grep -q two\none\nEND", 1),
-        ] {
-            let mut shell = Command::new("/bin/sh");
-            shell
-                .arg("-c")
-                .arg(programs.to_owned() + &on_mounted(fs, check));
-            let code = shell.status().expect("a shell").code();
-            assert_eq!(code, Some(wanted), "{check}");
-        }
-    }
 
     /// Stands for the program.
     #[derive(clap::Parser)]

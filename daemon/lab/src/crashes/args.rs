@@ -131,6 +131,29 @@ pub struct CrashesArgs {
     /// Folder for the raw images; by default $TMPDIR, else /dev/shm, else /tmp
     #[arg(long, value_name = "FOLDER")]
     pub scratch: Option<PathBuf>,
+    /// Who mounts the states for the check.
+    #[arg(skip)]
+    pub mounts: Option<Mounts>,
+}
+
+impl CrashesArgs {
+    /// Returns the options with which the check gets a state mounted.
+    pub(super) fn mount_options(&self) -> Vec<String> {
+        let mounts = self.mounts.as_ref();
+        mounts.map_or_else(Vec::new, |mounts| mounts.options.clone())
+    }
+}
+
+/// How the check finds each state mounted.
+#[derive(Clone, Debug)]
+pub struct Mounts {
+    /// Shell command that mounts a state and runs the check on it.
+    pub command: String,
+    /// It stays up. The line that asks it has the path of the image, the case and the mark, with a
+    /// tab between two of them.
+    pub stays_up: bool,
+    /// The options that ask for this.
+    pub options: Vec<String>,
 }
 
 /// Parses a longest time.

@@ -2,6 +2,7 @@
 //! with its exit code, or a server that answers with a line. A [`Supervisor`] runs the checks of a
 //! job one after the other.
 
+use super::args::CrashesArgs;
 use super::supervisor::{End, Ending, Task, program};
 use ftld_kit::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,8 +32,25 @@ pub(super) struct Check {
     pub(super) timeout: Duration,
     /// It stays up.
     pub(super) server: bool,
+    /// It stays up to mount each state, for which it runs the user's check.
+    pub(super) mounts: bool,
     /// Folder of the ext4 in the image whose files it gets.
     pub(super) files: Option<String>,
+}
+
+impl Check {
+    /// Returns the user's check, or the command that mounts states for it.
+    pub(super) fn of(args: &CrashesArgs) -> Check {
+        let mounts = args.mounts.as_ref();
+        let stays_up = mounts.map(|mounts| mounts.stays_up);
+        Check {
+            command: mounts.map_or(&args.check, |mounts| &mounts.command).clone(),
+            timeout: args.timeout,
+            server: stays_up.unwrap_or(args.server),
+            mounts: stays_up.unwrap_or(false),
+            files: args.files.clone(),
+        }
+    }
 }
 
 /// End of a check.
@@ -157,6 +175,7 @@ impl Supervisor {
             command: check.command.clone(),
             timeout: check.timeout,
             server: check.server,
+            mounts: check.mounts,
             files: check.files.clone(),
             mark: mark.into(),
             case: case.into(),

@@ -89,6 +89,7 @@ impl Plan {
             html: None,
             cut_off: false,
             scratch: None,
+            mounts: None,
         }
     }
 }

@@ -80,12 +80,7 @@ impl Command {
         let (uri, server) = serve(device, folder.join("nbd"))?;
         Ok(Command {
             timeline: timeline.clone(),
-            check: Check {
-                command: args.check.clone(),
-                timeout: args.timeout,
-                server: args.server,
-                files: args.files.clone(),
-            },
+            check: Check::of(args),
             recovery: recovery::is_kept(args).then(|| folder.join("recovery")),
             folder,
             image,

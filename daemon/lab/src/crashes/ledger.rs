@@ -33,6 +33,9 @@ struct Subject {
     /// Folder whose files it gets.
     #[serde(default)]
     files: Option<String>,
+    /// Options with which it gets a state mounted.
+    #[serde(default)]
+    mounts: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,6 +108,7 @@ impl Ledger {
             check: args.check.clone(),
             server: args.server,
             files: args.files.clone(),
+            mounts: args.mount_options(),
         };
         // A pipe or an endless device has no end to append to.
         if std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir()) {

@@ -33,6 +33,7 @@ mod models;
 mod places;
 mod recovery;
 mod report;
+mod resident;
 mod scratch;
 mod server;
 mod shrink;
@@ -44,11 +45,12 @@ mod timeline;
 mod visit;
 mod worker;
 
-pub use args::{At, CrashesArgs, Loss, Model};
+pub use args::{At, CrashesArgs, Loss, Model, Mounts};
 pub use check::RECOVERY;
 pub use in_process::{Explored, Failing, Plan, Recorded, Snapshot};
+pub use resident::{Heard, Resident};
 pub use scratch::{Scratch, remove_orphans};
-pub use supervisor::supervise;
+pub use supervisor::{End, Tail, supervise};
 pub use tape::{OnTape, Tape};
 pub use visit::visit;
 
@@ -58,10 +60,11 @@ use ftld_kit::failure::Failure;
 use ftld_kit::{interrupt, output, sparse};
 use judge::Command;
 use places::Places;
-use report::{About, FailedCase, Report};
+use report::{About, FailedCase};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use timeline::Timeline;
 use worker::{Found, Shared, Source, Work, Worker};
 
@@ -80,6 +83,7 @@ fn keep_image(image: &Path, keep: &Path) -> Result<(), Failure> {
 /// # Errors
 /// There is no check, or a result cannot be written.
 pub fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
+    recovery::check_arguments(args)?;
     // An empty command succeeds, and would find every state good.
     if args.check.trim().is_empty() {
         return Err(Failure::usage(
@@ -111,61 +115,113 @@ pub fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
 /// A state failed the check (exit code 1), the recording cannot be used, or the check cannot be
 /// run.
 pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
+    let Some(case) = &args.case else {
+        let explored = explored(args)?;
+        explored.print(json)?;
+        return explored.judged();
+    };
     check_arguments(args)?;
-    recovery::check_arguments(args)?;
-    let case = args.case.as_deref().map(Case::parse).transpose()?;
-    // With --case, Ctrl-C ends this process; the supervisor then removes the folder.
-    let interrupted = match case {
-        Some(_) => Arc::default(),
-        None => interrupt::flag()?,
-    };
+    let case = Case::parse(case)?;
     let scratch = Scratch::create(args)?;
-    let timeline = Timeline::of(args, scratch.path())?;
-    let jobs = match case {
-        Some(_) => 1,
-        None => args.jobs.unwrap_or_else(|| {
-            let cores = std::thread::available_parallelism();
-            cores.map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
-        }),
-    };
-    scratch.has_room(&timeline, jobs, args.files.is_some())?;
-    let shared = Shared::new(timeline, args, interrupted);
-    match case {
-        Some(case) => show(args, &shared, scratch.path(), &case, json),
-        None => {
-            let report = explore::explore(args, &shared, scratch.path(), jobs)?;
-            finish(args, &shared, &report, json)
-        }
-    }
+    // Ctrl-C ends this process; the supervisor then removes the folder.
+    let shared = prepared(args, &scratch, 1, Arc::default())?;
+    show(args, &shared, scratch.path(), &case, json)
 }
 
-/// Prints and writes the report; a failed state is exit code 1.
-fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> Result<(), Failure> {
+/// Explores a recording, and writes the reports that are files.
+///
+/// # Errors
+/// The recording cannot be used, or the check cannot be run.
+pub fn explored(args: &CrashesArgs) -> Result<Visited, Failure> {
+    check_arguments(args)?;
+    let interrupted = interrupt::flag()?;
+    let scratch = Scratch::create(args)?;
+    let jobs = args.jobs.unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism();
+        cores.map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
+    });
+    let shared = prepared(args, &scratch, jobs, interrupted)?;
+    let report = explore::explore(args, &shared, scratch.path(), jobs)?;
     let about = About {
         timeline: &shared.timeline,
         places: &report.places,
     };
     // A file that cannot be written does not take the report with it.
-    let write = |option: &str, path: &Option<PathBuf>, text: Result<String, Failure>| {
+    let write = |option: &str, path: &Option<PathBuf>, text: String| {
         let Some(path) = path else { return Ok(()) };
-        std::fs::write(path, text?).map_err(|error| output::unwritable(option, path, &error))
+        std::fs::write(path, text).map_err(|error| output::unwritable(option, path, &error))
     };
-    let junit = write("--junit", &args.junit, Ok(report::junit(report, &about)));
-    let html = write("--html", &args.html, Ok(report::html(report, &about)));
-    match json {
-        true => output::print_json("crashes", report.json(&about))?,
-        false => output::print(&report::text(report, &about))?,
+    let junit = write("--junit", &args.junit, report::junit(&report, &about));
+    let html = write("--html", &args.html, report::html(&report, &about));
+    Ok(Visited {
+        written: junit.and(html),
+        text: report::text(&report, &about),
+        json: report.json(&about),
+        states: report.states,
+        checked: report.checked,
+        failed: report.failed,
+        interrupted: report.interrupted,
+    })
+}
+
+/// Reads the recording.
+fn prepared(
+    args: &CrashesArgs,
+    scratch: &Scratch,
+    jobs: u32,
+    interrupted: Arc<AtomicBool>,
+) -> Result<Arc<Shared>, Failure> {
+    let timeline = Timeline::of(args, scratch.path())?;
+    scratch.has_room(&timeline, jobs, args.files.is_some())?;
+    Ok(Shared::new(timeline, args, interrupted))
+}
+
+/// Result of the exploration of a recording.
+pub struct Visited {
+    /// Whether all reports that are files are written.
+    written: Result<(), Failure>,
+    /// The report.
+    pub text: String,
+    /// The report as JSON.
+    pub json: serde_json::Value,
+    /// States, equal ones counted as often as they occurred.
+    pub states: u64,
+    /// States on which the check ran; no two are equal.
+    pub checked: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// The user has ended it early.
+    pub interrupted: bool,
+}
+
+impl Visited {
+    /// Prints the report.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn print(&self, json: bool) -> Result<(), Failure> {
+        match json {
+            true => output::print_json("crashes", &self.json),
+            false => output::print(&self.text),
+        }
     }
-    junit.and(html)?;
-    if report.failed > 0 {
-        let checked = output::counted(report.checked, "state");
-        let what = format!("{} of {checked} failed", report.failed);
-        return Err(Failure::failed(what));
+
+    /// Returns whether all reports are written and no state failed.
+    ///
+    /// # Errors
+    /// One is not, or one did, or the exploration was interrupted.
+    pub fn judged(&self) -> Result<(), Failure> {
+        self.written.clone()?;
+        if self.failed > 0 {
+            let checked = output::counted(self.checked, "state");
+            let what = format!("{} of {checked} failed", self.failed);
+            return Err(Failure::failed(what));
+        }
+        if self.interrupted {
+            return Err(Failure::failed("interrupted; no state had failed"));
+        }
+        Ok(())
     }
-    if report.interrupted {
-        return Err(Failure::failed("interrupted; no state had failed"));
-    }
-    Ok(())
 }
 
 /// Checks one case and prints what the check said.

@@ -41,6 +41,8 @@ pub(super) struct Task {
     pub(super) timeout: Duration,
     /// The check stays up.
     pub(super) server: bool,
+    /// It runs the user's check on the mounted state, and is asked for the case, too.
+    pub(super) mounts: bool,
     /// Folder of the ext4 in the image whose files it gets.
     pub(super) files: Option<String>,
     pub(super) mark: String,
@@ -57,15 +59,20 @@ pub(super) struct Ending {
     pub(super) left: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
-pub(super) enum End {
+/// End of a check.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum End {
+    /// With this exit code.
     Exit(i32),
+    /// By this signal.
     Signal(i32),
     /// It answered something else than `ok`.
     Refused,
     /// The files of the image cannot be read.
     Unreadable(String),
+    /// It did not end in time.
     TimedOut,
+    /// It cannot be run.
     NotStarted(String),
 }
 
@@ -357,9 +364,9 @@ pub(super) fn end_all(shell: Pid) -> (Option<WaitStatus>, Vec<String>) {
     (status, left.iter().map(name).collect())
 }
 
-/// The last bytes of an output.
+/// The last bytes of an output: at most 16 KiB.
 #[derive(Default)]
-pub(super) struct Tail(VecDeque<u8>);
+pub struct Tail(VecDeque<u8>);
 
 impl Tail {
     /// Takes a part of what is there; returns false at the end.
@@ -383,7 +390,8 @@ impl Tail {
         (0..to_usize(reads)).all(|_| self.take_once(output));
     }
 
-    pub(super) fn text(self) -> String {
+    /// Returns them as text.
+    pub fn text(self) -> String {
         let bytes: Vec<u8> = self.0.into();
         String::from_utf8_lossy(&bytes).into_owned()
     }

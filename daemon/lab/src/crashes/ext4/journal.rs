@@ -30,9 +30,12 @@ const METADATA_CSUM: u32 = 0x400;
 /// Incompatible features of a journal that are understood here.
 const REVOKE: u32 = 0x1;
 const BITS_64: u32 = 0x2;
+/// A commit block may be durable before the other blocks of its transaction. Their tags tell, and a
+/// mount fails.
+const ASYNC_COMMIT: u32 = 0x4;
 const CSUM_V2: u32 = 0x8;
 const CSUM_V3: u32 = 0x10;
-const KNOWN: u32 = REVOKE | BITS_64 | CSUM_V2 | CSUM_V3;
+const KNOWN: u32 = REVOKE | BITS_64 | ASYNC_COMMIT | CSUM_V2 | CSUM_V3;
 /// Flags of a tag.
 const ESCAPED: u32 = 0x1;
 const SAME_UUID: u32 = 0x2;
@@ -164,10 +167,14 @@ impl<'a> Journal<'a> {
             ));
         }
         let features = be32(&head, 40);
-        if features & !KNOWN != 0 {
+        let of_checksums = match features & (CSUM_V2 | CSUM_V3) {
+            0 => ASYNC_COMMIT,
+            _ => 0,
+        };
+        let unknown = features & (!KNOWN | of_checksums);
+        if unknown != 0 {
             return Err(format!(
-                "the journal has features {:#x}, which are not read here; check with e2fsck",
-                features & !KNOWN
+                "the journal has features {unknown:#x}, which are not read here; check with e2fsck"
             ));
         }
         if features & (CSUM_V2 | CSUM_V3) != 0 {

@@ -84,10 +84,12 @@ fn place(failed: &FailedCase) -> (u64, u64) {
 }
 
 /// Returns what a check said, without numbers: its last line that is not empty, where most
-/// programs and exceptions have their message; without output, how it ended.
+/// programs and exceptions have their message; without output, how it ended. After the message of a
+/// panic Rust explains how to get more.
 fn message(failed: &FailedCase) -> String {
     let lines = failed.output.lines().map(str::trim);
-    let said = lines.rev().find(|line| !line.is_empty());
+    let is_hint = |line: &str| line.starts_with("note: ") && line.contains("RUST_BACKTRACE");
+    let said = lines.rev().find(|line| !line.is_empty() && !is_hint(line));
     let mut text = String::new();
     let mut is_number = false;
     for c in said.unwrap_or(&failed.said).chars() {
@@ -137,6 +139,27 @@ mod tests {
         assert_eq!(found[0].smallest.case.to_string(), "cache/8/1=0");
         assert_eq!(found[1].message, "exit code #");
         assert_eq!(groups.earliest().unwrap().case.to_string(), "cache/5/1=0");
+    }
+
+    #[test]
+    fn a_panic_is_named_by_its_message() {
+        let mut groups = Groups::default();
+        let hint = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace";
+        for text in ["row 3 is missing", "row 4 is missing", "the head is torn"] {
+            let output = format!("thread 'main' panicked at src/main.rs:9:5:\n{text}\n{hint}\n");
+            groups.add(&failed("prefix/1", &output));
+        }
+        groups.add(&failed("prefix/1", hint));
+        groups.add(&failed("prefix/1", "note: row 5 is late"));
+        let found = groups.by_states();
+        let messages: Vec<_> = found.iter().map(|group| group.message.as_str()).collect();
+        let wanted = [
+            "row # is missing",
+            "the head is torn",
+            "exit code #",
+            "note: row # is late",
+        ];
+        assert_eq!(messages, wanted);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(super) struct Report {
     server: bool,
     /// Folder whose files the check gets.
     files: Option<String>,
+    /// Options with which it gets a state mounted.
+    mounts: Vec<String>,
     pub(super) model: Model,
     pub(super) at: At,
     pub(super) states_per_point: u32,
@@ -124,6 +126,7 @@ impl Report {
             in_process: false,
             server: args.server,
             files: args.files.clone(),
+            mounts: args.mount_options(),
             model: args.model,
             at: args.at,
             states_per_point: args.states,
@@ -243,6 +246,7 @@ impl Report {
         if let Some(folder) = &self.files {
             words.push(format!("--files={folder}"));
         }
+        words.extend(self.mounts.iter().cloned());
         for (option, is_given) in [("--server", self.server), ("--cut-off", self.was_cut_off)] {
             words.extend(is_given.then(|| option.to_owned()));
         }

@@ -14,6 +14,14 @@ pub(super) const NAME_MAX: usize = 80;
 /// Returns the report as text.
 pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
     let mut out = String::new();
+    // With a slow check that is what matters most.
+    if report.time_is_up {
+        let _ = writeln!(
+            out,
+            "the time of --for is up: {} of {} points visited",
+            report.points, report.points_all
+        );
+    }
     let [changes, flushes, marks] = report.counts;
     let cut = if report.was_cut_off { ", cut off" } else { "" };
     let flushes = match flushes {
@@ -90,13 +98,6 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
                 true => "failures(0)",
                 false => "--failures 0",
             }
-        );
-    }
-    if report.time_is_up {
-        let _ = writeln!(
-            out,
-            "the time of --for is up: {} of {} points visited",
-            report.points, report.points_all
         );
     }
     let groups = report.groups.by_states();

@@ -163,6 +163,7 @@ impl Saved {
             html: None,
             cut_off: false,
             scratch: Some(self.folder.path().into()),
+            mounts: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Checks that stay up; some end or are late.
 
 use super::*;
+use crate::crashes::Mounts;
 
 /// Answers as [`COMMITTED`] does; `$1` is appended to each start.
 const SERVER: &str = r#"echo started >> "$STARTS"
@@ -85,4 +86,49 @@ fn a_server_that_is_none_is_one_message() {
             .unwrap_err();
         assert!(failure.message.contains(why), "{check}: {failure}");
     }
+}
+
+/// Stands for the program that mounts states: it is asked for path, case and mark.
+#[test]
+fn who_mounts_states_gets_the_case_and_the_report_shows_what_was_typed() {
+    let saved = commits(true);
+    let asked = saved.folder.path().join("asked");
+    let command = format!(
+        "while IFS= read -r line; do echo \"$line\" >> {}; echo 'exit code 3'; done",
+        asked.display()
+    );
+    let mounts = Mounts {
+        command,
+        stays_up: true,
+        options: vec!["--fs".into(), "xfs".into()],
+    };
+    let args = CrashesArgs {
+        at: At::Mark,
+        jobs: Some(1),
+        failures: 0,
+        mounts: Some(mounts),
+        ..saved.args("./typed")
+    };
+    let (report, _) = saved.explored(&args).unwrap();
+    assert_eq!(
+        (report.failed, report.cases[0].said.as_str()),
+        (10, "exit code 3")
+    );
+    let asked = std::fs::read_to_string(asked).unwrap();
+    let marks = asked.lines().map(|line| {
+        let [image, case, mark] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line:?}")
+        };
+        assert!(image.ends_with("/image"), "{line:?}");
+        assert!(Case::parse(case).is_ok(), "{line:?}");
+        mark.to_owned()
+    });
+    let mut marks: Vec<_> = marks.collect();
+    marks.sort();
+    marks.dedup();
+    let all: Vec<_> = (0..10).map(|mark: u32| mark.to_string()).collect();
+    assert_eq!(marks, all);
+    let again = report.command(&report.cases[0].case);
+    assert!(again.contains(" --check ./typed --case "), "{again}");
+    assert!(again.ends_with(" --fs xfs"), "{again}");
 }
