@@ -25,7 +25,7 @@ if [ $nightly = no ]; then
   systemd_cases=(kill9 nbd)
   # One view of the live page in the browser, without the measurement of an open page.
   native_env=(env "SELECT=not test_browser and not cost_of_an_open_page" FILE_SYSTEMS=xfs)
-  at_night="ext4_nbdfuse grafana uml recipes atomic_unit file_systems"
+  at_night="ext4_nbdfuse grafana uml crash_interrupt recipes atomic_unit file_systems"
 fi
 # Each swarm draws so long, from a seed of its own that it prints.
 export FTLD_SWARM_SECONDS=${FTLD_SWARM_SECONDS:-$swarm_seconds}

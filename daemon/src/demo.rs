@@ -88,7 +88,8 @@ fn config(args: &DemoArgs, dirs: &Dirs, folder: &Path) -> Result<Config, Failure
         1 => NAME.to_owned(),
         _ => format!("{NAME}{number}"),
     });
-    let mut free = names.filter(|name| !dirs.of(name).exists());
+    // A demo that was killed leaves its name to the next one.
+    let mut free = names.filter(|name| dirs.holder(name).is_none());
     let options = DeviceOptions {
         name: Some(free.next().unwrap_or_else(|| NAME.to_owned())),
         scheme: Some(args.scheme.clone()),
@@ -131,7 +132,10 @@ pub(crate) fn open_page(facts: &InstanceInfo) {
     else {
         return;
     };
-    eprintln!("ftld: the page is {url}; Ctrl-C ends the demo");
+    eprintln!(
+        "ftld: the page of {} is {url}; Ctrl-C ends the demo",
+        facts.name
+    );
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));

@@ -19,7 +19,7 @@ fail() { echo "native result: FAILED. $*"; exit 1; }
 [ -c /dev/loop-control ] || fail "there is no /dev/loop-control: modprobe loop, or give it to this container"
 scripts=("$@")
 case $* in "" | list)
-  scripts=(readme lessons crash_lesson crash_test recipes analysis sweep ext4_nbdfuse device_file_ext4 packages rpm prometheus metrics grafana live_page top nbd_data block_calls host_calls host_reads uml nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4 stacks atomic_unit file_systems) ;;
+  scripts=(readme lessons crash_lesson crash_test crash_interrupt recipes analysis sweep ext4_nbdfuse device_file_ext4 packages rpm prometheus metrics grafana live_page top nbd_data block_calls host_calls host_reads uml nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4 stacks atomic_unit file_systems) ;;
 esac
 [ "$*" != list ] || { printf '%s\n' "${scripts[@]}"; exit; }
 

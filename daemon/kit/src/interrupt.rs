@@ -1,17 +1,28 @@
 //! SIGINT and SIGTERM of a command that has to clean up.
 
 use crate::failure::Failure;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Returns a flag that every SIGINT and SIGTERM sets from now on; neither ends the process any
-/// more.
+/// The flag of this process: a signal between two parts of a command is for both.
+static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Returns whether a signal has set the flag; false if nobody has asked for one.
+pub fn came() -> bool {
+    FLAG.get().is_some_and(|flag| flag.load(Relaxed))
+}
+
+/// Returns the flag that every SIGINT and SIGTERM sets from the first call on; neither ends the
+/// process any more.
 ///
 /// # Errors
 /// The host refuses a thread or the signals.
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
+    if let Some(flag) = FLAG.get() {
+        return Ok(flag.clone());
+    }
+    let flag = FLAG.get_or_init(Arc::default).clone();
     let set = flag.clone();
     let failed = |error: std::io::Error| Failure::io("signals", &error);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -53,6 +64,7 @@ mod tests {
     #[test]
     fn every_signal_sets_the_flag_anew() {
         let flag = flag().unwrap();
+        assert!(Arc::ptr_eq(&flag, &super::flag().unwrap()) && !came());
         for signal in [Signal::SIGTERM, Signal::SIGTERM, Signal::SIGINT] {
             raise(signal).unwrap();
             let end = Instant::now() + Duration::from_secs(10);

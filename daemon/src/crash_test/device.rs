@@ -9,6 +9,7 @@ use ftld_device::instance::Dirs;
 use ftld_device::options::{DeviceArgs, DeviceOptions};
 use ftld_device::stack;
 use ftld_kit::failure::Failure;
+use ftld_kit::interrupt;
 use ftld_kit::size::parse_size;
 use ftld_kit::sparse;
 use ftld_traces::recording::{Kind, Reader};
@@ -307,6 +308,9 @@ impl Counts {
     pub(super) fn of(recording: &Path) -> Result<Counts, Failure> {
         let mut counts = Counts::default();
         for entry in Reader::open(recording, false).map_err(Failure::failed)? {
+            if interrupt::came() {
+                return Err(super::interrupted());
+            }
             let entry = entry.map_err(Failure::failed)?;
             match entry.kind {
                 Kind::Flush if !entry.fua => counts.flushes += 1,

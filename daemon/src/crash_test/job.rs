@@ -17,11 +17,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two looks whether COMMAND has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Time after which COMMAND hears that it has set no mark.
+const HINT_AFTER: Duration = Duration::from_secs(5);
+/// A program that waits for an answer while its own line is in a buffer waits for ever.
+const NO_MARK_YET: &[u8] =
+    b"ftld: COMMAND runs, and has set no mark yet: does it flush its output after `ACK`?\n";
 /// Longest line that may ask for a mark.
 const ACK_MAX: usize = 64 << 10;
 
@@ -157,9 +163,15 @@ pub(super) fn run(
     let (Some(answers), Some(output), Some(errors)) = (answers, output, errors) else {
         unreachable!("three pipes");
     };
+    let (asked, mut hint) = (AtomicBool::new(false), Some(Instant::now() + HINT_AFTER));
+    let mut first_noted = |text: &str| {
+        asked.store(true, Relaxed);
+        mark(text)
+    };
     std::thread::scope(|scope| {
         scope.spawn(move || copy(errors, show));
         let (answer, answered) = channel();
+        let mark = &mut first_noted;
         let marks = scope.spawn(move || listen(output, &answer, show, mark));
         scope.spawn(move || give(answered, answers));
         let status = loop {
@@ -168,6 +180,9 @@ pub(super) fn run(
                 Ok(None) if is_over() => break child.kill().and_then(|()| child.wait()),
                 Ok(None) => std::thread::sleep(LOOK_EVERY),
                 Err(error) => break Err(error),
+            }
+            if hint.take_if(|at| Instant::now() >= *at).is_some() && !asked.load(Relaxed) {
+                show(NO_MARK_YET);
             }
         };
         let _ = killpg(group, Signal::SIGKILL);
@@ -325,7 +340,6 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     /// Returns the text and the marks of an output that arrives in pieces.
     fn parts(pieces: &[&str]) -> (String, Vec<String>) {

@@ -45,14 +45,16 @@ finding() {
   else
     set -- crash-test --machine "${FINDINGS_MACHINE:-uml}" --memory 512MiB --at flush --after-mark --failures 0 "$@"
   fi
-  (cd "$scratch" && ftld "$@") > "$cache/report" 2>&1 || code=$?
+  report=$cache/report-$wanted
+  (cd "$scratch" && ftld "$@") > "$report" 2>&1 || code=$?
   [ -n "${RECORDED:-}" ] || [ "$wanted" != 1 ] || cp "$scratch/crash-test.rec" "$cache/run.rec"
   rm -rf "$scratch"
-  counts=$(grep -o '[0-9,]* states, .* failed$' "$cache/report") || counts="no report"
-  if [ "$code" = "$wanted" ] && grep -qF -- "$text" "$cache/report"; then
-    echo "$name: as recorded: $counts"
+  counts=$(grep -o '[0-9,]* states, .* failed$' "$report") || counts="no report"
+  if [ "$code" = "$wanted" ] && grep -qF -- "$text" "$report"; then
+    echo "$name: as recorded: $counts; the report is $report"
+    sed -n '/^shortest failing case/,/^show it again/p' "$report" | sed '$d'
   else
-    cat "$cache/report"
+    cat "$report"
     echo "$name: not as recorded: exit code $code, $counts"
     exit 1
   fi

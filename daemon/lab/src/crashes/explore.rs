@@ -165,6 +165,8 @@ pub(super) fn explore(
     report.seconds = began.elapsed().as_secs_f64();
     if let Some(worker) = workers.first_mut() {
         shrink_failed(args, shared, &mut report, worker)?;
+        report.fails_uncut =
+            report.failed > 0 && !report.interrupted && fails_uncut(shared, worker)?;
         let shown: Vec<Case> = report
             .shortest()
             .map(|failed| failed.case.clone())
@@ -544,6 +546,19 @@ impl Explorer<'_> {
 
 fn ended() -> Failure {
     Failure::failed("all checking threads have ended")
+}
+
+/// Returns whether the check fails on the state after the last entry, with all requests.
+fn fails_uncut<J: Judge>(shared: &Shared, worker: &mut Worker<J>) -> Result<bool, Failure> {
+    let timeline = &shared.timeline;
+    let Some(last) = timeline.events[timeline.whole.clone()].last() else {
+        return Ok(false);
+    };
+    let (point, choice) = find(timeline, last.number, None)?;
+    let state = State::of(&point, &choice, &timeline.contents);
+    let case = Case::Prefix { entry: last.number };
+    let checked = worker.check(&state, point.mark, &case, || false)?;
+    Ok(checked.is_some_and(|checked| !checked.verdict.passed()))
 }
 
 /// Shrinks the smallest failed cases; the report then names the shortest.

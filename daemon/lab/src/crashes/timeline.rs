@@ -13,7 +13,7 @@ use super::group;
 use super::losses::Losses;
 use ftld_kit::convert::{index, narrow, to_u32, to_usize};
 use ftld_kit::failure::Failure;
-use ftld_kit::profile_file;
+use ftld_kit::{interrupt, profile_file};
 use ftld_traces::recording::{Entry, Head, Kind, Reader};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -152,7 +152,7 @@ impl Timeline {
         let mut reader = open(path, cut_off)?;
         let head = reader.head().clone();
         let name = path.display().to_string();
-        let entries = (&mut reader).map(|entry| entry.map_err(Failure::failed));
+        let entries = entries_of(&mut reader);
         let mut timeline = Timeline::of_entries(&name, head, entries, scratch)?;
         timeline.was_cut_off = reader.was_cut_off();
         Ok(timeline)
@@ -340,6 +340,16 @@ pub(super) fn open(path: &Path, cut_off: bool) -> Result<Reader, Failure> {
             path.display()
         ))),
     }
+}
+
+/// Returns the entries of a recording; an error once the user has ended the exploration.
+pub(super) fn entries_of(reader: &mut Reader) -> impl Iterator<Item = Result<Entry, Failure>> {
+    reader.map(|entry| match interrupt::came() {
+        true => Err(Failure::failed(
+            "interrupted while the recording was read; nothing is explored",
+        )),
+        false => entry.map_err(Failure::failed),
+    })
 }
 
 /// Refuses the head of a device that cannot be.

@@ -62,6 +62,8 @@ pub(super) struct Report {
     pub(super) at: At,
     pub(super) states_per_point: u32,
     pub(super) loss: Vec<Loss>,
+    /// The check also fails on the last state, without a cut.
+    pub(super) fails_uncut: bool,
     /// Largest number of states of a recovery; `None` if recoveries are not cut.
     nested: Option<u32>,
     /// Recoveries that were cut.
@@ -133,6 +135,7 @@ impl Report {
             at: args.at,
             states_per_point: args.states,
             loss: args.loss.clone(),
+            fails_uncut: false,
             nested: args.nested,
             recoveries: 0,
             nested_checked: 0,
@@ -292,6 +295,7 @@ impl Report {
             "at": self.at,
             "states_per_point": self.states_per_point,
             "loss": self.loss,
+            "fails_without_a_cut": self.fails_uncut,
             "nested": self.nested,
             "recoveries": self.recoveries,
             "recoveries_cut_off": self.recoveries_cut_off,

@@ -58,6 +58,12 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
             ignored => format!(", {ignored} ignored"),
         }
     );
+    if report.fails_uncut {
+        let _ = writeln!(
+            out,
+            "the check fails without a cut, too, after the last entry: look at the check first"
+        );
+    }
     if let Some(nested) = report.in_recoveries() {
         let _ = writeln!(out, "{nested}");
     }
