@@ -122,6 +122,7 @@ pub(crate) enum Command {
     /// Visit the states that a power cut can leave of a recording, and run a check on each; exit
     /// code 0 if no state failed
     #[command(
+        override_usage = "ftld crashes [OPTIONS] --check <COMMAND>\n       <RECORDING> [RECORDING]...",
         after_help = "Examples:\n  ftld crashes run.rec --check 'e2fsck -fn $FTLD_IMAGE'\n  \
                             ftld crashes run.rec --check ./check.sh --model flash --at flush --junit report.xml\n\n\
                             docs/CRASH_TESTING.md is a lesson."

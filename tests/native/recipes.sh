@@ -17,13 +17,15 @@ install -m 755 -D -t "$SCRATCH/recipes" "$root"/docs/examples/recipes/* "$root/d
 install -d -o nobody "$SCRATCH/user" "$SCRATCH/user/tmp"
 cd "$SCRATCH/user" || exit
 user=(setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$PWD" TMPDIR="$PWD/tmp" PATH="$SCRATCH:/usr/bin:/bin")
-# recipe CODE TEXT [--agitate] NAME ARGUMENT...: exit code and a text of the report.
+# recipe CODE TEXT [--agitate | --group] NAME ARGUMENT...: exit code and a text of the report.
 recipe() {
-  # shellcheck disable=SC2016 # for the shell of the check
-  local wanted=$1 text=$2 name=$3 seconds=$SECONDS_EACH began options=() check='check $FTLD_FILES'
+  local wanted=$1 text=$2 name=$3 seconds=$SECONDS_EACH began options=() folders=('{}') check="check \$FTLD_FILES"
   shift 3
   if [ "$name" = --agitate ]; then
     options=("$name") name=$1
+    shift
+  elif [ "$name" = --group ]; then
+    options=(--group 2) folders=('{}' '{2}') check="check \$FTLD_FILES \$FTLD_FILES_2" name=$1
     shift
   fi
   # Nearly all its FLUSHes are of initdb, and a state takes long.
@@ -31,7 +33,7 @@ recipe() {
   [ "$name" != mapdb ] || { options=(--server --files) check=serve; }
   began=$(now)
   "${user[@]}" ftld crash-test "${options[@]}" --memory 512MiB --at flush --for "${seconds}s" --failures 1 --check "../recipes/$name $check" \
-    -- "../recipes/$name" run '{}' "$@" > out 2>&1
+    -- "../recipes/$name" run "${folders[@]}" "$@" > out 2>&1
   same "$name $* ${options[*]}: exit code" $? "$wanted"
   if grep -qF -- "$text" out; then ok "$name $* ${options[*]}: $text"; else
     bad "$name $* ${options[*]}: no '$text'"
@@ -64,6 +66,8 @@ same "server.sh git.sh: exit code" $? 1
 step "server.sh git.sh: as the check" grep -F "commit 1 is the last one" out
 recipe 0 " 0 failed" dpkg.sh 3
 recipe 0 " 0 failed" dpkg.sh 3 --force-unsafe-io
+recipe 0 " 0 failed" --group two-disks.py 10 order
+recipe 1 "half a commit" --group two-disks.py 10 wrong
 if [ -e /usr/lib/postgresql ]; then
   recipe 0 " 0 failed" postgres-base.sh 5
   recipe 1 "reported rows are there" postgres-base.sh 5 fsync=off

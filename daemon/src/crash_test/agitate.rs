@@ -5,6 +5,7 @@
 //! COMMAND has not synced become durable, perhaps without the data. On btrfs and f2fs it commits
 //! that file alone. COMMAND must not rely on the absence of either.
 
+use ftld_kit::convert::{to_u64, to_usize};
 use ftld_kit::failure::Failure;
 use nand_model::SplitMix;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The other file, in the folder of COMMAND.
+/// The other file, in each folder of COMMAND.
 const OTHER: &str = ".ftld-agitation";
 /// Longest pause between two disturbances.
 const PAUSE_MAX_US: u64 = 8_000;
@@ -26,7 +27,8 @@ const ENTRIES_MAX: usize = 4096;
 /// Files to disturb.
 #[derive(Clone, Copy)]
 pub(super) struct Agitation<'a> {
-    pub(super) folder: &'a Path,
+    /// Folders of COMMAND, one for each device.
+    pub(super) folders: &'a [PathBuf],
     /// Chooses pauses, files, and what happens to them. The times are the machine's, so no two runs
     /// are equal.
     pub(super) seed: u64,
@@ -59,63 +61,70 @@ pub(super) fn during<T>(
     let Some(agitation) = asked else {
         return run().map(|done| (done, None));
     };
-    let path = agitation.folder.join(OTHER);
-    let other = File::create_new(&path).map_err(|error| Failure::io(path.display(), &error))?;
+    let mut others = Vec::new();
+    for folder in agitation.folders {
+        let path = folder.join(OTHER);
+        let other = File::create_new(&path).map_err(|error| Failure::io(path.display(), &error))?;
+        others.push(other);
+    }
     let is_over = AtomicBool::new(false);
     let done = std::thread::scope(|scope| {
         let end = End(&is_over);
-        let disturbed = scope.spawn(|| agitation.disturb(&other, &is_over));
+        let disturbed = scope.spawn(|| agitation.disturb(&others, &is_over));
         let done = run();
         drop(end);
         let disturbed = disturbed.join().expect("the thread does not panic");
         done.map(|done| (done, Some(disturbed)))
     });
     // COMMAND may have removed it.
-    let _ = std::fs::remove_file(&path);
+    for folder in agitation.folders {
+        let _ = std::fs::remove_file(folder.join(OTHER));
+    }
     done
 }
 
 impl Agitation<'_> {
-    fn disturb(&self, other: &File, is_over: &AtomicBool) -> Disturbed {
+    fn disturb(&self, others: &[File], is_over: &AtomicBool) -> Disturbed {
         let (mut rng, mut disturbed) = (SplitMix::new(self.seed), Disturbed::default());
         while !is_over.load(Relaxed) {
             std::thread::sleep(Duration::from_micros(rng.below(PAUSE_MAX_US)));
+            let at = to_usize(rng.below(to_u64(others.len())));
             // COMMAND may remove what was just found, and the device may be full.
             if rng.one_in(4) {
-                let written = other.write_all_at(&rng.next_u64().to_le_bytes(), 0);
-                let synced = written.and_then(|()| other.sync_all());
+                let written = others[at].write_all_at(&rng.next_u64().to_le_bytes(), 0);
+                let synced = written.and_then(|()| others[at].sync_all());
                 disturbed.fsyncs += u64::from(synced.is_ok());
             } else {
-                let begun = self.write_back(&mut rng, is_over);
+                let begun = write_back(&self.folders[at], &mut rng, is_over);
                 disturbed.write_backs += u64::from(begun.is_ok_and(|begun| begun));
             }
         }
         disturbed
     }
+}
 
-    /// Starts the write-back of a file; returns whether there is one.
-    fn write_back(&self, rng: &mut SplitMix, is_over: &AtomicBool) -> io::Result<bool> {
-        let (mut chosen, mut folders) = (None, vec![self.folder.to_path_buf()]);
-        let (mut entries, mut files) = (0, 0);
-        while let Some(folder) = folders.pop().filter(|_| !is_over.load(Relaxed)) {
-            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-                entries += 1;
-                match entry.file_type() {
-                    _ if entries > ENTRIES_MAX => folders.clear(),
-                    Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                    Ok(kind) if kind.is_file() && entry.file_name() != OTHER => {
-                        files += 1;
-                        // Each file is chosen with the same probability.
-                        if rng.one_in(files) {
-                            chosen = Some(entry.path());
-                        }
+/// Starts the write-back of a file; returns whether there is one.
+fn write_back(folder: &Path, rng: &mut SplitMix, is_over: &AtomicBool) -> io::Result<bool> {
+    let (mut chosen, mut folders) = (None, vec![folder.to_path_buf()]);
+    let (mut entries, mut files) = (0, 0);
+    while let Some(folder) = folders.pop().filter(|_| !is_over.load(Relaxed)) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            entries += 1;
+            match entry.file_type() {
+                _ if entries > ENTRIES_MAX => folders.clear(),
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(kind) if kind.is_file() && entry.file_name() != OTHER => {
+                    files += 1;
+                    // Each file is chosen with the same probability.
+                    if rng.one_in(files) {
+                        chosen = Some(entry.path());
                     }
-                    _ => {}
                 }
+                _ => {}
             }
         }
-        chosen.map_or(Ok(false), |path| begin(&path).map(|()| true))
     }
+    chosen.map_or(Ok(false), |path| begin(&path).map(|()| true))
 }
 
 fn begin(path: &PathBuf) -> io::Result<()> {
@@ -135,8 +144,9 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(deep.join("file"), "content").unwrap();
         std::os::unix::fs::symlink("/dev/zero", deep.join("link")).unwrap();
+        let folders = [folder.path().to_path_buf()];
         let agitation = Some(Agitation {
-            folder: folder.path(),
+            folders: &folders,
             seed: 1,
         });
         let command = || {

@@ -5,8 +5,9 @@ use super::states::MEMORY;
 use super::{file_system, mount_options};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, ValueEnum};
+use ftld_kit::failure::Failure;
 use ftld_kit::size::parse_size;
-use ftld_lab::crashes::CrashesArgs;
+use ftld_lab::crashes::{CrashesArgs, DEVICES_MAX, nth_file};
 use std::ffi::OsString;
 
 /// Where COMMAND runs.
@@ -46,7 +47,11 @@ pub(crate) struct CrashTestArgs {
     /// to 5; later recordings are FILE.2, FILE.3
     #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1", require_equals = true, value_parser = seeds::parse)]
     pub(super) agitate: Option<Seeds>,
-    /// Size of the device
+    /// Number of devices, 2 to 8, which lose power in the same moment: {} or {1} is the folder of the
+    /// first one, {2} that of the second
+    #[arg(long, value_name = "N", value_parser = devices)]
+    pub(super) group: Option<usize>,
+    /// Size of each device
     #[arg(long, default_value = "512MiB")]
     pub(super) size: String,
     /// Aligned write that a power cut leaves old or new as a whole, such as 16KiB; the flash device
@@ -65,6 +70,32 @@ pub(crate) struct CrashTestArgs {
     pub(super) command: Vec<OsString>,
 }
 
+impl CrashTestArgs {
+    /// Returns the number of devices.
+    pub(super) fn devices(&self) -> usize {
+        self.group.unwrap_or(1)
+    }
+
+    /// Returns the arguments with the recordings of all devices.
+    pub(super) fn with_recordings(&self) -> CrashTestArgs {
+        let mut args = self.clone();
+        let others = (1..self.devices()).map(|device| nth_file(&self.crashes.recording, device));
+        args.crashes.others = others.collect();
+        args
+    }
+}
+
+/// Parses a number of devices.
+fn devices(text: &str) -> Result<usize, Failure> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (2..=DEVICES_MAX).contains(number));
+    number.ok_or_else(|| {
+        Failure::usage(format!(
+            "a group has 2 to {DEVICES_MAX} devices; for one leave --group out"
+        ))
+    })
+}
+
 /// The recording, if none is named.
 pub(super) const RECORDING: &str = "crash-test.rec";
 
@@ -76,7 +107,7 @@ fn for_new_recording(arg: Arg) -> Arg {
             .value_name("FILE")
             .required(false)
             .default_value(RECORDING)
-            .help("The recording, a new file; the next run replaces the default one"),
+            .help("The recording, a new file; the next run replaces the default one. With --group FILE.2 is that of the second device"),
         "case" | "keep" | "cut_off" | "ledger" => arg.hide(true),
         _ => arg,
     }

@@ -134,7 +134,7 @@ fn start(
         image: "",
         tls: None,
     };
-    let target = Target::parse(&uml::target(folder))?;
+    let target = Target::parse(&uml::target(folder, 0))?;
     let service = transport::start(&target, None, device, context)?;
     let mut asked = Some(first);
     let answer = move |verdict: Vec<u8>| {

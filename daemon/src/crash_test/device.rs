@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Name of the instance.
+/// Name of the instance of the first device, which has the marks.
 pub(super) const NAME: &str = "disk";
 /// Longest wait for a daemon that stops, and the time between two looks at it.
 pub(super) const STOP_MAX: Duration = Duration::from_secs(5);
@@ -40,23 +40,30 @@ const RECORDING_ENDED: &str = "recording has ended";
 pub(super) struct Places {
     /// The image.
     pub(super) image: PathBuf,
-    /// The instance.
+    /// Name of its instance.
+    name: String,
+    /// The instances.
     pub(super) dirs: Dirs,
     /// Messages of the daemon.
     log: PathBuf,
 }
 
 impl Places {
-    /// Returns the places in a folder for the image and one for the rest.
-    pub(super) fn of(of_image: &Path, folder: &Path) -> Places {
+    /// Returns the places of a device, from 0, in a folder for the image and one for the rest.
+    pub(super) fn of(device: usize, of_image: &Path, folder: &Path) -> Places {
+        let name = match device {
+            0 => NAME.to_owned(),
+            _ => format!("{NAME}-{}", device + 1),
+        };
         Places {
-            image: of_image.join("disk.ftld"),
+            image: of_image.join(format!("{name}.ftld")),
             dirs: Dirs {
                 config: folder.join("etc"),
                 state: folder.join("state"),
                 runtime: folder.join("run"),
             },
-            log: folder.join("log"),
+            log: folder.join(format!("{name}.log")),
+            name,
         }
     }
 
@@ -85,7 +92,7 @@ impl Places {
             size: Some(size.into()),
             profile: flash(atomic_unit, 0)?.map(str::to_owned),
             atomic_unit: atomic_unit.map(str::to_owned),
-            name: Some(NAME.into()),
+            name: Some(self.name.clone()),
             ..DeviceOptions::default()
         };
         let args = DeviceArgs {
@@ -176,6 +183,7 @@ pub(super) fn environment(dirs: &Dirs, set: &mut dyn FnMut(&OsStr, Option<&OsStr
 /// A daemon that records.
 pub(super) struct Device {
     process: Child,
+    name: String,
     dirs: Dirs,
     log: PathBuf,
 }
@@ -195,7 +203,7 @@ impl Device {
         let mut command = Command::new("/proc/self/exe");
         places.enter(&mut command);
         command
-            .args(["--name", NAME, "--metrics", "off", "--image"])
+            .args(["--name", &places.name, "--metrics", "off", "--image"])
             .arg(&places.image)
             .arg("--record")
             .arg(recording)
@@ -212,6 +220,7 @@ impl Device {
         let read = BufReader::new(output).read_line(&mut line);
         let device = Device {
             process,
+            name: places.name.clone(),
             dirs: places.dirs.clone(),
             log: places.log.clone(),
         };
@@ -269,7 +278,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         if !self.has_ended() {
             let force = Request::Stop { force: true };
-            if control::answer(&self.dirs, NAME, &force).is_err() {
+            if control::answer(&self.dirs, &self.name, &force).is_err() {
                 let _ = kill(self.pid(), Signal::SIGTERM);
             }
         }

@@ -46,9 +46,9 @@ use std::time::{Duration, Instant};
 
 /// Line to the host.
 const SERIAL: &str = "/dev/ttyS0";
-/// The disk.
+/// The disk of a machine that has one.
 pub(super) const DISK: &str = "/dev/vda";
-const DISK_IN_SYS: &str = "/sys/block/vda";
+const DISKS_IN_SYS: &str = "/sys/block";
 /// Folder of the modules, by the kernel's release.
 pub(super) const MODULES: &str = "/usr/lib/uml/modules";
 /// Module of the disk.
@@ -68,10 +68,10 @@ const REQUEST_MAX: u64 = 4096;
 pub(super) struct Spec {
     /// Name of the file system; `none` for the bare disk.
     fs: String,
-    /// Options of its mount.
+    /// Options of its mounts.
     options: String,
-    /// Where it is mounted.
-    mount: OsString,
+    /// Where each disk is mounted.
+    mounts: Vec<OsString>,
     job: Job,
     task: Task,
     /// The user who called.
@@ -100,14 +100,14 @@ impl Spec {
     /// The groups of the user cannot be read.
     pub(super) fn of_command(
         (fs, options): (Option<&FileSystem>, &str),
-        mount: &Path,
+        mounts: &[PathBuf],
         job: Job,
         dirs: &Dirs,
         agitate: Option<u64>,
     ) -> Result<Spec, Failure> {
         let runtime = dirs.runtime.clone().into();
         let task = Task::Command { runtime, agitate };
-        Spec::of((fs, options), mount, job, task)
+        Spec::of((fs, options), mounts, job, task)
     }
 
     /// Returns what a machine does that runs a shell command on states, for the user of this
@@ -134,12 +134,17 @@ impl Spec {
             environment.extend(places.map(|(name, path)| (name.into(), path.into())));
         })?;
         let task = Task::Checks { server };
-        Spec::of((Some(fs), options), Path::new(STATE), job, task)
+        Spec::of((Some(fs), options), &[STATE.into()], job, task)
+    }
+
+    /// Returns the number of disks.
+    pub(super) fn disks(&self) -> usize {
+        self.mounts.len()
     }
 
     fn of(
         (fs, options): (Option<&FileSystem>, &str),
-        mount: &Path,
+        mounts: &[PathBuf],
         job: Job,
         task: Task,
     ) -> Result<Spec, Failure> {
@@ -147,7 +152,7 @@ impl Spec {
         Ok(Spec {
             fs: fs.map_or(file_system::NONE, |fs| fs.name).into(),
             options: options.into(),
-            mount: mount.into(),
+            mounts: mounts.iter().map(Into::into).collect(),
             job,
             task,
             uid: getuid().as_raw(),
@@ -162,8 +167,8 @@ impl Spec {
 pub(super) struct Report {
     /// End of COMMAND.
     pub(super) outcome: Outcome,
-    /// FLUSHes that the kernel sent to the disk; `None` without one.
-    pub(super) flushes: Option<u64>,
+    /// FLUSHes that the kernel sent to each disk; `None` without one.
+    pub(super) flushes: Option<Vec<u64>>,
     /// Why the disk is still mounted.
     pub(super) busy: Option<String>,
     /// What happened to its files meanwhile, if that was asked for.
@@ -280,14 +285,14 @@ fn run(line: &Arc<Line>) -> Result<Report, Failure> {
         let _ = mount_at(kind, kind, Path::new(path), "");
     }
     let _ = start_loopback();
-    find_disk()?;
+    let disks = find_disks(spec.disks())?;
     let fs = file_system::of(&spec.fs);
     for module in fs.map_or(&[][..], |fs| fs.modules) {
         load(module)?;
     }
     match (&spec.task, fs) {
         (Task::Command { runtime, agitate }, fs) => {
-            run_command(&spec, fs, Path::new(runtime), *agitate, line)
+            run_command(&spec, (fs, &disks), (Path::new(runtime), *agitate), line)
         }
         (Task::Checks { server }, Some(fs)) => run_checks(&spec, fs, *server, line),
         (Task::Checks { .. }, None) => Err(Failure::failed("a check of no file system")),
@@ -297,23 +302,24 @@ fn run(line: &Arc<Line>) -> Result<Report, Failure> {
 /// Runs COMMAND on the disk.
 fn run_command(
     spec: &Spec,
-    fs: Option<&FileSystem>,
-    runtime: &Path,
-    agitate: Option<u64>,
+    (fs, disks): (Option<&FileSystem>, &[PathBuf]),
+    (runtime, agitate): (&Path, Option<u64>),
     line: &Arc<Line>,
 ) -> Result<Report, Failure> {
-    let folder = PathBuf::from(&spec.mount);
-    let place = match fs {
-        None => Path::new(DISK),
-        Some(fs) => {
-            mount_at(DISK, fs.name, &folder, &spec.options)?;
-            &folder
-        }
-    };
-    chown(place, Some(spec.uid), Some(spec.gid)).map_err(at(place.display()))?;
-    let opened = File::open(place).map_err(at(place.display()))?;
-    rustix::fs::syncfs(&opened).map_err(|errno| at(place.display())(errno.into()))?;
-    drop(opened);
+    let folders: Vec<_> = spec.mounts.iter().map(PathBuf::from).collect();
+    for (disk, folder) in disks.iter().zip(&folders) {
+        let place = match fs {
+            None => disk,
+            Some(fs) => {
+                mount_at(&disk.to_string_lossy(), fs.name, folder, &spec.options)?;
+                folder
+            }
+        };
+        chown(place, Some(spec.uid), Some(spec.gid)).map_err(at(place.display()))?;
+        let opened = File::open(place).map_err(at(place.display()))?;
+        rustix::fs::syncfs(&opened).map_err(|errno| at(place.display())(errno.into()))?;
+    }
+    let places = if fs.is_some() { &folders } else { disks };
     let dirs = Dirs {
         config: PathBuf::new(),
         state: PathBuf::new(),
@@ -321,11 +327,11 @@ fn run_command(
     };
     let _instance = pass_control(&dirs, spec, line)?;
     let agitation = agitate.map(|seed| Agitation {
-        folder: &folder,
+        folders: &folders,
         seed,
     });
     let done = as_user(spec, || {
-        let command = spec.job.command(Some(place.as_os_str()));
+        let command = spec.job.command(places);
         let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
         let mut mark = |text: &str| set_mark(&dirs, text);
         agitate::during(agitation, || {
@@ -335,10 +341,13 @@ fn run_command(
     let left = end_left();
     let (mut outcome, disturbed) = done?;
     outcome.left += left;
-    let busy = fs.and_then(|_| unmount(&folder).err());
+    let mounted = if fs.is_some() { &folders[..] } else { &[] };
+    let unmounted: Vec<_> = mounted.iter().map(|folder| unmount(folder)).collect();
+    let busy = unmounted.into_iter().find_map(Result::err);
+    let counts = disks.iter().map(|disk| kernel_flushes(&in_sys(disk)));
     Ok(Report {
         outcome,
-        flushes: Some(kernel_flushes(Path::new(DISK_IN_SYS))?),
+        flushes: Some(counts.collect::<Result<_, _>>()?),
         busy: busy.map(|failure| failure.message),
         disturbed,
     })
@@ -354,7 +363,7 @@ fn run_checks(spec: &Spec, fs: &FileSystem, server: bool, line: &Line) -> Result
     let start = || {
         make_work(spec)?;
         as_user(spec, || {
-            let mut command = spec.job.command(None);
+            let mut command = spec.job.command(&[]);
             command.process_group(0);
             let spawn = |mut command: Command| command.spawn();
             Resident::start(command, spawn).map_err(at("the check"))
@@ -407,7 +416,7 @@ fn make_work(spec: &Spec) -> Result<(), Failure> {
 fn check(spec: &Spec, (case, mark): (&str, &str), line: &Line) -> Result<Verdict, Failure> {
     make_work(spec)?;
     let code = as_user(spec, || {
-        let mut command = spec.job.command(None);
+        let mut command = spec.job.command(&[]);
         command.env("FTLD_MARK", mark).env("FTLD_CASE", case);
         let show = |bytes: &[u8]| drop(line.send(&Frame::Output(bytes.to_vec())));
         job::run_check(command, &show, &end_left)
@@ -472,19 +481,47 @@ fn start_loopback() -> nix::Result<()> {
     sendto(route.as_raw_fd(), &message, &to, MsgFlags::empty()).map(drop)
 }
 
-/// Waits for the disk, and refuses one whose cache the kernel does not flush.
-fn find_disk() -> Result<(), Failure> {
+/// Waits for the disks, in the order of the machine's command line, and refuses one whose cache the
+/// kernel does not flush.
+fn find_disks(count: usize) -> Result<Vec<PathBuf>, Failure> {
     load(DISK_MODULE)?;
-    wait_for(|| Path::new(DISK).exists())
-        .ok_or_else(|| Failure::failed("the machine has no disk: its device has ended"))?;
-    let cache = Path::new(DISK_IN_SYS).join("queue/write_cache");
-    let cache = std::fs::read_to_string(&cache).map_err(at(cache.display()))?;
-    match cache.trim() {
-        "write back" => Ok(()),
-        other => Err(Failure::failed(format!(
-            "the guest's kernel sees a {other:?} disk, to which it sends no FLUSH"
-        ))),
+    let mut disks = Vec::new();
+    for number in 0..count {
+        let mut found = None;
+        wait_for(|| {
+            found = disk(number);
+            found.is_some()
+        });
+        let missing = "the machine has no disk: its device has ended";
+        disks.push(found.ok_or_else(|| Failure::failed(missing))?);
     }
+    for disk in &disks {
+        let cache = in_sys(disk).join("queue/write_cache");
+        let cache = std::fs::read_to_string(&cache).map_err(at(cache.display()))?;
+        if cache.trim() != "write back" {
+            return Err(Failure::failed(format!(
+                "the guest's kernel sees a {:?} disk, to which it sends no FLUSH",
+                cache.trim()
+            )));
+        }
+    }
+    Ok(disks)
+}
+
+/// Returns the disk with this number on the machine's command line, if it is there.
+fn disk(number: usize) -> Option<PathBuf> {
+    let bus = format!("virtio-uml.{number}");
+    let is_it = |link: &Path| link.components().any(|part| part.as_os_str() == &*bus);
+    let mut disks = std::fs::read_dir(DISKS_IN_SYS).ok()?.flatten();
+    let found =
+        disks.find(|disk| std::fs::read_link(disk.path()).is_ok_and(|link| is_it(&link)))?;
+    let disk = Path::new("/dev").join(found.file_name());
+    disk.exists().then_some(disk)
+}
+
+/// Returns the folder of a disk in sysfs.
+fn in_sys(disk: &Path) -> PathBuf {
+    Path::new(DISKS_IN_SYS).join(disk.file_name().unwrap_or_default())
 }
 
 fn wait_for(mut is_so: impl FnMut() -> bool) -> Option<()> {

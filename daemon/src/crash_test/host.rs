@@ -13,6 +13,7 @@ use super::{killed, show};
 use ftld_device::sys;
 use ftld_kit::descendants;
 use ftld_kit::failure::{Exit, Failure};
+use ftld_lab::crashes::nth_file;
 use nix::mount::{MntFlags, MsFlags, mount, umount, umount2};
 use nix::unistd::{Pid, geteuid};
 use std::fs::File;
@@ -30,18 +31,18 @@ const OF_NBDFUSE: u64 = 1;
 /// How the host's kernel gets the device.
 #[derive(Debug)]
 pub(super) enum Way {
-    /// A device of ublk, or of the kernel's NBD client.
-    Driver(PathBuf),
+    /// Devices of ublk, or of the kernel's NBD client.
+    Driver(Vec<PathBuf>),
     /// nbdfuse and losetup.
     Loop { nbdfuse: PathBuf, losetup: PathBuf },
 }
 
 impl Way {
-    /// Chooses the first way that this host has.
+    /// Chooses the first way that this host has for so many devices.
     ///
     /// # Errors
     /// There is none, or this is not root; the message names a way out.
-    pub(super) fn find() -> Result<Way, Failure> {
+    pub(super) fn find(devices: usize) -> Result<Way, Failure> {
         if !geteuid().is_root() {
             return Err(Failure::new(
                 Exit::Permission,
@@ -50,17 +51,20 @@ impl Way {
         }
         let is_free = |name: &str| !Path::new("/dev").join(name).exists();
         if Path::new("/dev/ublk-control").exists() {
-            let number = (0..64).find(|number| is_free(&format!("ublkb{number}")));
-            if let Some(number) = number {
-                return Ok(Way::Driver(format!("/dev/ublkb{number}").into()));
+            let free = (0..64).map(|number| format!("ublkb{number}"));
+            let free: Vec<_> = free.filter(|name| is_free(name)).take(devices).collect();
+            if free.len() == devices {
+                return Ok(Way::driver(&free));
             }
         }
         let is_unused = |number: &u32| {
             let disk = PathBuf::from(format!("/sys/block/nbd{number}"));
             disk.exists() && !disk.join("pid").exists()
         };
-        if let Some(number) = (0..16).find(is_unused) {
-            return Ok(Way::Driver(format!("/dev/nbd{number}").into()));
+        let unused = (0..16).filter(is_unused).take(devices);
+        let unused: Vec<_> = unused.map(|number| format!("nbd{number}")).collect();
+        if unused.len() == devices {
+            return Ok(Way::driver(&unused));
         }
         for (file, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
             if !Path::new(file).exists() {
@@ -78,31 +82,40 @@ impl Way {
         })
     }
 
-    /// Returns the target of the device.
-    pub(super) fn target(&self, folder: &Path) -> String {
+    fn driver(names: &[String]) -> Way {
+        Way::Driver(
+            names
+                .iter()
+                .map(|name| Path::new("/dev").join(name))
+                .collect(),
+        )
+    }
+
+    /// Returns the target of a device, from 0.
+    pub(super) fn target(&self, folder: &Path, device: usize) -> String {
         match self {
-            Way::Driver(path) => path.display().to_string(),
-            Way::Loop { .. } => uri(folder),
+            Way::Driver(paths) => paths[device].display().to_string(),
+            Way::Loop { .. } => uri(folder, device),
         }
     }
 }
 
-/// Returns the address of the device over NBD.
-pub(super) fn uri(folder: &Path) -> String {
-    format!("nbd+unix:///?socket={}", folder.join("nbd.sock").display())
+/// Returns the address of a device, from 0, over NBD.
+pub(super) fn uri(folder: &Path, device: usize) -> String {
+    let socket = nth_file(&folder.join("nbd.sock"), device);
+    format!("nbd+unix:///?socket={}", socket.display())
 }
 
-/// Mounts the device, runs COMMAND, unmounts. Files are in the first folder, the mount is at the
-/// second one.
+/// Mounts the devices, runs COMMAND, unmounts. Files are in the folder, the mounts at the others.
 ///
 /// # Errors
 /// A step fails, COMMAND cannot be run, or the user interrupts.
 pub(super) fn run(
     way: &Way,
     (fs, options): (Option<&FileSystem>, &str),
-    (folder, mount): (&Path, &Path),
+    (folder, mounts): (&Path, &[PathBuf]),
     (job, agitation): (&Job, Option<Agitation<'_>>),
-    device: &Device,
+    devices: &[Device],
     places: &Places,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<Report, Failure> {
@@ -110,29 +123,46 @@ pub(super) fn run(
     std::thread::scope(|scope| {
         let inside = scope.spawn(move || {
             sys::mounts::own_copy().map_err(|error| Failure::io("a mount namespace", &error))?;
-            let disk = Disk::attach(way, folder)?;
-            let name = disk.path.file_name().unwrap_or_default();
-            let in_sys = Path::new("/sys/block").join(name);
+            let attached = (0..devices.len()).map(|device| Disk::attach(way, folder, device));
+            let disks: Vec<Disk> = attached.collect::<Result<_, _>>()?;
+            let counts = || {
+                let names = disks
+                    .iter()
+                    .map(|disk| disk.path.file_name().unwrap_or_default());
+                let counts = names.map(|name| kernel_flushes(&Path::new("/sys/block").join(name)));
+                counts.collect::<Result<Vec<u64>, Failure>>()
+            };
             // A loop device goes on counting when it gets another file.
-            let before = kernel_flushes(&in_sys)?;
-            let mounted = fs
-                .map(|fs| Mounted::at(&disk.path, (fs, options), mount))
-                .transpose()?;
-            let place = if fs.is_some() { mount } else { &disk.path };
-            let mut kept = vec![device.pid()];
-            kept.extend(disk.nbdfuse.as_ref().map(pid));
-            let command = job.command(Some(place.as_os_str()));
+            let before = counts()?;
+            let mounted = disks.iter().zip(mounts).filter_map(|(disk, mount)| {
+                let fs = (fs?, options);
+                Some(Mounted::at(&disk.path, fs, mount))
+            });
+            let mounted: Vec<Mounted> = mounted.collect::<Result<_, _>>()?;
+            let of_disks: Vec<_> = disks.iter().map(|disk| disk.path.clone()).collect();
+            let command = job.command(if fs.is_some() { mounts } else { &of_disks });
+            let mut kept: Vec<Pid> = devices.iter().map(Device::pid).collect();
+            kept.extend(
+                disks
+                    .iter()
+                    .filter_map(|disk| disk.nbdfuse.as_ref().map(pid)),
+            );
             let (outcome, disturbed) =
                 agitate::during(agitation, || run_command(command, places, &kept, is_over))?;
-            let busy = mounted.and_then(|mounted| mounted.unmount().err());
-            let own = if disk.nbdfuse.is_some() {
-                OF_NBDFUSE
-            } else {
-                0
+            let unmounted: Vec<_> = mounted.into_iter().map(Mounted::unmount).collect();
+            let busy = unmounted.into_iter().find_map(Result::err);
+            let own = |disk: &Disk| {
+                if disk.nbdfuse.is_some() {
+                    OF_NBDFUSE
+                } else {
+                    0
+                }
             };
+            let flushes = counts()?.into_iter().zip(before).zip(&disks);
+            let flushes = flushes.map(|((now, before), disk)| now - before + own(disk));
             Ok(Report {
                 outcome,
-                flushes: Some(kernel_flushes(&in_sys)? - before + own),
+                flushes: Some(flushes.collect()),
                 busy: busy.map(|failure| failure.message),
                 disturbed,
             })
@@ -171,12 +201,12 @@ struct Disk {
 }
 
 impl Disk {
-    fn attach(way: &Way, folder: &Path) -> Result<Disk, Failure> {
-        let fuse = folder.join("fuse");
+    fn attach(way: &Way, folder: &Path, device: usize) -> Result<Disk, Failure> {
+        let fuse = nth_file(&folder.join("fuse"), device);
         let (nbdfuse, losetup) = match way {
-            Way::Driver(path) => {
+            Way::Driver(paths) => {
                 return Ok(Disk {
-                    path: path.clone(),
+                    path: paths[device].clone(),
                     nbdfuse: None,
                     attached: None,
                     fuse,
@@ -188,7 +218,10 @@ impl Disk {
         std::fs::create_dir(&fuse).map_err(failed)?;
         let file = fuse.join("disk");
         let mut command = Command::new(nbdfuse);
-        command.arg(&file).arg(uri(folder)).stdin(Stdio::null());
+        command
+            .arg(&file)
+            .arg(uri(folder, device))
+            .stdin(Stdio::null());
         let nbdfuse = command.stdout(Stdio::null()).spawn().map_err(failed)?;
         let mut disk = Disk {
             path: PathBuf::new(),

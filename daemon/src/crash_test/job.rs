@@ -15,6 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
@@ -40,14 +41,32 @@ pub(super) struct Job {
     folder: OsString,
 }
 
-/// Stands for the mounted folder, or the device.
+/// Stands for the mounted folder, or the device; with several, for the first one.
 const PLACE: &[u8] = b"{}";
 
-/// Returns whether a word has the place in it.
-pub(super) fn has_place(word: &OsStr) -> bool {
-    word.as_bytes()
-        .windows(PLACE.len())
-        .any(|part| part == PLACE)
+/// Returns the first place in the bytes that names one of so many devices: its position and length,
+/// and the device, from 0. With several devices `{2}` is the second one.
+fn place_in(bytes: &[u8], devices: usize) -> Option<(usize, usize, usize)> {
+    (0..bytes.len()).find_map(|at| match bytes[at..] {
+        [b'{', b'}', ..] => Some((at, PLACE.len(), 0)),
+        [b'{', digit @ b'1'..=b'9', b'}', ..] if devices > 1 => {
+            let device = usize::from(digit - b'1');
+            (device < devices).then_some((at, PLACE.len() + 1, device))
+        }
+        _ => None,
+    })
+}
+
+/// Returns whether a word has the place of a device, from 0, among so many.
+pub(super) fn has_place(word: &OsStr, device: usize, devices: usize) -> bool {
+    let mut rest = word.as_bytes();
+    while let Some((at, length, found)) = place_in(rest, devices) {
+        if found == device {
+            return true;
+        }
+        rest = &rest[at + length..];
+    }
+    false
 }
 
 impl Job {
@@ -82,11 +101,11 @@ impl Job {
         })
     }
 
-    /// Returns the command, with the place in it if there is one.
-    pub(super) fn command(&self, place: Option<&OsStr>) -> Command {
-        let mut words = self.words.iter().map(|word| match place {
-            None => word.clone(),
-            Some(place) => put(word, place),
+    /// Returns the command, with the places of the devices in it if there are any.
+    pub(super) fn command(&self, places: &[PathBuf]) -> Command {
+        let mut words = self.words.iter().map(|word| match places {
+            [] => word.clone(),
+            places => put(word, places),
         });
         let mut command = Command::new(words.next().unwrap_or_default());
         command
@@ -98,12 +117,12 @@ impl Job {
     }
 }
 
-/// Returns a word with the place in it.
-fn put(word: &OsStr, place: &OsStr) -> OsString {
+/// Returns a word with the places in it.
+fn put(word: &OsStr, places: &[PathBuf]) -> OsString {
     let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
-    while let Some(at) = rest.windows(PLACE.len()).position(|part| part == PLACE) {
-        bytes.extend([&rest[..at], place.as_bytes()].concat());
-        rest = &rest[at + PLACE.len()..];
+    while let Some((at, length, device)) = place_in(rest, places.len()) {
+        bytes.extend([&rest[..at], places[device].as_os_str().as_bytes()].concat());
+        rest = &rest[at + length..];
     }
     bytes.extend(rest);
     OsString::from_vec(bytes)
@@ -404,15 +423,23 @@ mod tests {
 
     #[test]
     fn the_place_is_put_wherever_a_word_names_it() {
-        let place = OsStr::new("/mnt");
-        for (word, wanted) in [
-            ("{}", "/mnt"),
-            ("a{}b{}", "a/mntb/mnt"),
-            ("{{}}", "{/mnt}"),
-            ("{", "{"),
+        let places = ["/mnt", "/two"].map(PathBuf::from);
+        for (word, wanted, of_two) in [
+            ("{}", "/mnt", "/mnt"),
+            ("a{}b{}", "a/mntb/mnt", "a/mntb/mnt"),
+            ("{{}}", "{/mnt}", "{/mnt}"),
+            ("{", "{", "{"),
+            ("{2}:{1}", "{2}:{1}", "/two:/mnt"),
+            ("{3}{0}", "{3}{0}", "{3}{0}"),
+            ("{{2}", "{{2}", "{/two"),
         ] {
-            assert_eq!(put(word.as_ref(), place), wanted);
-            assert_eq!(has_place(word.as_ref()), word != wanted, "{word}");
+            assert_eq!(put(word.as_ref(), &places[..1]), wanted);
+            assert_eq!(put(word.as_ref(), &places), of_two);
+            assert_eq!(has_place(word.as_ref(), 0, 1), word != wanted, "{word}");
+            for (device, place) in ["/mnt", "/two"].into_iter().enumerate() {
+                let has = has_place(word.as_ref(), device, 2);
+                assert_eq!(has, of_two.contains(place), "{word}, {device}");
+            }
         }
     }
 

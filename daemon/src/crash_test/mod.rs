@@ -45,7 +45,7 @@ use ftld_kit::failure::Failure;
 use ftld_kit::output::{self, counted};
 use ftld_kit::size::parse_size;
 use ftld_kit::{descendants, interrupt};
-use ftld_lab::crashes::{self, CrashesArgs, Scratch, remove_orphans};
+use ftld_lab::crashes::{self, CrashesArgs, Scratch, nth_file, remove_orphans};
 use ftld_traces::recording::Reader;
 use guest::{Report, Spec};
 use host::Way;
@@ -55,7 +55,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, geteuid};
 use seeds::Seeds;
 use states::How;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -148,6 +148,7 @@ impl Machine {
             uml::check_visible(&place, uml::OTHER_FOLDER)?;
             Uml::find(how.memory, &place).map(Machine::Uml)
         };
+        let host = || Way::find(crashes.recordings().count()).map(Machine::Host);
         let is_mounted = crashes.nested.is_some() && fs != file_system::NONE;
         match how.machine {
             Some(Where::Host) if is_mounted => Err(Failure::usage(
@@ -157,11 +158,11 @@ impl Machine {
             Some(Where::Nbd) => Err(Failure::usage(
                 "--machine nbd: nothing mounts the device; with --fs none COMMAND gets its NBD URI",
             )),
-            Some(Where::Host) => Way::find().map(Machine::Host),
+            Some(Where::Host) => host(),
             Some(Where::Uml) => uml(),
             // A kernel's loop device keeps no order.
             None if is_mounted => uml(),
-            None if geteuid().is_root() => Way::find().map(Machine::Host).or_else(|_| uml()),
+            None if geteuid().is_root() => host().or_else(|_| uml()),
             None => uml(),
         }
     }
@@ -191,6 +192,7 @@ impl Plan {
     /// # Errors
     /// Something is missing or contradictory; the message has the way out.
     fn of(args: &CrashTestArgs) -> Result<Plan, Failure> {
+        let args = &args.with_recordings();
         let of_recording = &args.crashes;
         if of_recording.case.is_some() || of_recording.ledger.is_some() || of_recording.cut_off {
             return Err(Failure::usage(format!(
@@ -198,9 +200,25 @@ impl Plan {
                 of_recording.recording.display()
             )));
         }
-        if !args.command.iter().any(|word| job::has_place(word)) {
+        let devices = args.devices();
+        let has = |device| {
+            let mut words = args.command.iter();
+            words.any(|word| job::has_place(word, device, devices))
+        };
+        if !has(0) {
             return Err(Failure::usage(
                 "COMMAND without {}: write {} where it takes the folder, or with --fs none the device",
+            ));
+        }
+        if let Some(device) = (1..devices).find(|device| !has(*device)) {
+            return Err(Failure::usage(format!(
+                "COMMAND without {{{0}}}: with --group {devices} write {{{0}}} where it takes the folder of device {0}, or with --fs none the device",
+                device + 1
+            )));
+        }
+        if args.group.is_some() && args.agitate.is_some_and(|seeds| seeds.count() > 1) {
+            return Err(Failure::usage(
+                "--group: with one seed of --agitate only: the recordings of several are FILE.2, too",
             ));
         }
         let bytes = parse_size(&args.size).map_err(Failure::usage)?;
@@ -218,14 +236,16 @@ impl Plan {
         };
         let mount_options = mount_options::of(&how.mount_options, fs.as_ref().map(|(fs, _)| *fs))?;
         device::flash(args.atomic_unit.as_deref(), bytes)?;
+        crashes::check_arguments(of_recording)?;
         let machine = Machine::choose(&args.fs, &how, of_recording)?;
         let shown_by = fs.as_ref().map(|(fs, _)| *fs);
         let crashes = states::shown(shown_by, &machine, &how, of_recording)?;
         let is_default = crashes.recording == Path::new(args::RECORDING);
-        for number in 1..=args.agitate.map_or(1, Seeds::count) {
-            refuse_recording(&seeds::numbered(&crashes.recording, number), is_default)?;
+        let seeds = 1..=args.agitate.map_or(1, Seeds::count);
+        let of_seeds = seeds.map(|number| seeds::numbered(&crashes.recording, number));
+        for recording in of_seeds.chain(crashes.others.iter().cloned()) {
+            refuse_recording(&recording, is_default)?;
         }
-        crashes::check_arguments(of_recording)?;
         Ok(Plan {
             machine,
             size: args.size.clone(),
@@ -244,102 +264,120 @@ impl Plan {
     /// # Errors
     /// The run failed, or the recording misses a FLUSH.
     fn record(&self, is_over: &Arc<AtomicBool>) -> Result<(), Failure> {
-        let recording = &self.crashes.recording;
+        let recordings: Vec<&Path> = self.crashes.recordings().collect();
         let scratch = Scratch::create_in(&scratch_place(&self.crashes))?;
         let shm = Path::new(SHM);
-        let in_memory =
-            self.crashes.scratch.is_none() && device::has_room(shm, self.bytes.saturating_mul(2));
+        let wanted = self.bytes.saturating_mul(2 * to_u64(recordings.len()));
+        let in_memory = self.crashes.scratch.is_none() && device::has_room(shm, wanted);
         let of_image = in_memory.then(|| Scratch::create_in(shm).ok()).flatten();
         let folder = scratch.path();
-        let places = Places::of(of_image.as_ref().unwrap_or(&scratch).path(), folder);
+        let of_image = of_image.as_ref().unwrap_or(&scratch).path();
+        let places = |device| Places::of(device, of_image, folder);
+        let places: Vec<Places> = (0..recordings.len()).map(places).collect();
         let fs = self.fs.as_ref().map(|(fs, maker)| (*fs, maker.as_path()));
         // Messages of a device that is not served yet are nobody's.
         let silent = NoSubscriber::default();
         with_default(silent, || {
-            places.create(&self.size, self.atomic_unit.as_deref(), fs)
+            let unit = self.atomic_unit.as_deref();
+            let mut places = places.iter();
+            places.try_for_each(|places| places.create(&self.size, unit, fs))
         })?;
-        if recording.exists() {
-            std::fs::remove_file(recording)
-                .map_err(|error| Failure::io(recording.display(), &error))?;
+        for recording in &recordings {
+            if recording.exists() {
+                std::fs::remove_file(recording)
+                    .map_err(|error| Failure::io(recording.display(), &error))?;
+            }
         }
         let began = Instant::now();
-        let ours = Cell::new(None);
+        let ours = RefCell::new(Vec::new());
         let ran = self.run(folder, &places, &ours, &|| is_over.load(Relaxed));
         let took = began.elapsed();
-        let is_ours = || ours.get().is_some() && ours.get() == identity(recording);
-        let counts = ran.and_then(|report| match is_over.load(Relaxed) {
-            true => Err(interrupted()),
-            false if is_ours() => Ok((report, Counts::of(recording)?)),
-            false => Err(Failure::failed(format!(
+        let ours = ours.into_inner();
+        let is_ours = |(device, recording): &(usize, &&Path)| {
+            let of = ours.get(*device).copied().flatten();
+            of.is_some() && of == identity(recording)
+        };
+        let numbered = || recordings.iter().enumerate();
+        let counts = ran.and_then(|report| match numbered().find(|it| !is_ours(it)) {
+            _ if is_over.load(Relaxed) => Err(interrupted()),
+            None => {
+                let counts = recordings.iter().map(|recording| Counts::of(recording));
+                Ok((report, counts.collect::<Result<Vec<_>, _>>()?))
+            }
+            Some((_, recording)) => Err(Failure::failed(format!(
                 "{}: another program has replaced this recording, so nothing is explored; give each run a file of its own by --record",
                 recording.display()
             ))),
         });
         let (report, counts) = counts.inspect_err(|_| {
-            if is_ours() {
+            for (_, recording) in numbered().filter(is_ours) {
                 drop(std::fs::remove_file(recording));
             }
         })?;
         self.judge(&report, &counts, took)
     }
 
-    /// Runs COMMAND, and stops the device. Sets `ours` to the identity of the recording.
+    /// Runs COMMAND, and stops the devices. Adds the identities of the recordings to `ours`.
     fn run(
         &self,
         folder: &Path,
-        places: &Places,
-        ours: &Cell<Option<(u64, u64)>>,
+        places: &[Places],
+        ours: &RefCell<Vec<Option<(u64, u64)>>>,
         is_over: &(dyn Fn() -> bool + Sync),
     ) -> Result<Report, Failure> {
         let fs = self.fs.as_ref().map(|(fs, _)| *fs);
         let options = self.mount_options.as_str();
-        let mount = folder.join("mnt");
-        std::fs::create_dir(&mount).map_err(|error| Failure::io(mount.display(), &error))?;
-        let job = Job::of(&self.command, &places.dirs)?;
-        let target = match &self.machine {
-            Machine::Uml(_) => uml::target(folder),
-            Machine::Host(way) => way.target(folder),
-            Machine::Nbd => host::uri(folder),
-        };
-        let mut device = Device::start(
-            places,
-            &target,
-            &self.crashes.recording,
-            self.atomic_unit.as_deref(),
-        )?;
-        ours.set(identity(&self.crashes.recording));
+        let mount = |device| nth_file(&folder.join("mnt"), device);
+        let mounts: Vec<_> = (0..places.len()).map(mount).collect();
+        for mount in &mounts {
+            std::fs::create_dir(mount).map_err(|error| Failure::io(mount.display(), &error))?;
+        }
+        // The first device has the marks.
+        let first = &places[0];
+        let job = Job::of(&self.command, &first.dirs)?;
+        let (mut devices, mut targets) = (Vec::new(), Vec::new());
+        let unit = self.atomic_unit.as_deref();
+        for (number, (places, recording)) in
+            places.iter().zip(self.crashes.recordings()).enumerate()
+        {
+            let target = match &self.machine {
+                Machine::Uml(_) => uml::target(folder, number),
+                Machine::Host(way) => way.target(folder, number),
+                Machine::Nbd => host::uri(folder, number),
+            };
+            devices.push(Device::start(places, &target, recording, unit)?);
+            ours.borrow_mut().push(identity(recording));
+            targets.push(PathBuf::from(target));
+        }
+        let pids: Vec<Pid> = devices.iter().map(Device::pid).collect();
         let report = match &self.machine {
             Machine::Uml(uml) => {
-                let spec =
-                    Spec::of_command((fs, options), &mount, job, &places.dirs, self.agitate)?;
-                let control = places.dirs.control(device::NAME);
+                let fs = (fs, options);
+                let spec = Spec::of_command(fs, &mounts, job, &first.dirs, self.agitate)?;
+                let control = first.dirs.control(device::NAME);
                 let ask = move |request: Vec<u8>| ask(&control, &request).unwrap_or_default();
-                let machine = uml.start(folder, &spec, vec![device.pid()], ask)?;
-                machine.wait(&mut || match device.has_ended() {
-                    _ if is_over() => Err(interrupted()),
-                    true => Err(device.failure("the device ended while COMMAND ran")),
-                    false => Ok(()),
+                let machine = uml.start(folder, &spec, pids, ask)?;
+                machine.wait(&mut || {
+                    let ended = devices.iter_mut().position(Device::has_ended);
+                    match ended {
+                        _ if is_over() => Err(interrupted()),
+                        Some(at) => Err(devices[at].failure("the device ended while COMMAND ran")),
+                        None => Ok(()),
+                    }
                 })
             }
             Machine::Host(way) => {
                 let agitation = self.agitate.map(|seed| Agitation {
-                    folder: &mount,
+                    folders: &mounts,
                     seed,
                 });
                 let load = (&job, agitation);
-                host::run(
-                    way,
-                    (fs, options),
-                    (folder, &mount),
-                    load,
-                    &device,
-                    places,
-                    is_over,
-                )
+                let (fs, mounts) = ((fs, options), (folder, &mounts[..]));
+                host::run(way, fs, mounts, load, &devices, first, is_over)
             }
             Machine::Nbd => {
-                let command = job.command(Some(target.as_ref()));
-                let outcome = host::run_command(command, places, &[device.pid()], is_over);
+                let command = job.command(&targets);
+                let outcome = host::run_command(command, first, &pids, is_over);
                 outcome.map(|outcome| Report {
                     outcome,
                     flushes: None,
@@ -348,18 +386,35 @@ impl Plan {
                 })
             }
         };
-        report.and_then(|report| device.stop(is_over).map(|()| report))
+        let report = report?;
+        for device in devices {
+            device.stop(is_over)?;
+        }
+        Ok(report)
     }
 
     /// Says what was recorded; refuses what cannot be explored.
-    fn judge(&self, report: &Report, counts: &Counts, took: Duration) -> Result<(), Failure> {
+    fn judge(&self, report: &Report, counts: &[Counts], took: Duration) -> Result<(), Failure> {
         let recording = self.crashes.recording.display();
+        let recordings = self
+            .crashes
+            .recordings()
+            .map(|path| path.display().to_string());
+        let recordings: Vec<_> = recordings.collect();
         let Outcome { code, left } = report.outcome;
         let say = |text: &str| eprintln!("{recording}: {text}");
-        if let Some(sent) = report.flushes.filter(|sent| *sent != counts.flushes) {
+        let sent = |device: usize| Some(report.flushes.as_ref()?.get(device).copied().unwrap_or(0));
+        for (device, seen) in counts.iter().enumerate() {
+            let Some(sent) = sent(device).filter(|sent| *sent != seen.flushes) else {
+                continue;
+            };
+            let of = match counts.len() {
+                1 => String::new(),
+                _ => format!("device {}: ", device + 1),
+            };
             return Err(Failure::failed(format!(
-                "the kernel sent {sent} FLUSHes, the device saw {}: this way loses them, so nothing is explored",
-                counts.flushes
+                "{of}the kernel sent {sent} FLUSHes, the device saw {}: this way loses them, so nothing is explored",
+                seen.flushes
             )));
         }
         if left > 0 {
@@ -373,7 +428,8 @@ impl Plan {
         }
         if code != 0 {
             return Err(Failure::failed(format!(
-                "COMMAND ended with exit code {code}, so nothing is explored; its recording is {recording}"
+                "COMMAND ended with exit code {code}, so nothing is explored; its recording is {}",
+                recordings.join(", ")
             )));
         }
         if let Some(disturbed) = report.disturbed {
@@ -383,13 +439,17 @@ impl Plan {
                 counted(disturbed.fsyncs, "fsync")
             ));
         }
-        if counts.marks == 0 {
+        if counts.iter().all(|of| of.marks == 0) {
             say("no mark: the checks can tell consistency, not durability");
         }
         say(&format!(
             "recorded in {:.1} s, {} FLUSHes by {}",
             took.as_secs_f64(),
-            counts.flushes,
+            counts
+                .iter()
+                .map(|of| of.flushes.to_string())
+                .collect::<Vec<_>>()
+                .join(" + "),
             match report.flushes {
                 Some(_) => "the kernel's count and the device's",
                 None => "the device's count",
@@ -473,6 +533,8 @@ mod tests {
             "none",
             "--machine",
             "nbd",
+            "--group",
+            "2",
             "--check",
             "true",
         ];
@@ -481,29 +543,55 @@ mod tests {
             "--record".into(),
             recording.into(),
             "--".into(),
-            "{}".into(),
+            "{}{2}".into(),
         ];
         let Cli::Run(args) = <Cli as clap::Parser>::parse_from(line.chain(record));
         let plan = Plan::of(&args).unwrap();
         for (sent, flushes, is_explored) in [
-            (Some(3), 3, true),
-            (Some(3), 2, false),
-            (Some(3), 4, false),
-            (Some(1), 0, false),
-            (None, 2, true),
+            (Some(vec![3]), vec![3], true),
+            (Some(vec![3]), vec![2], false),
+            (Some(vec![3]), vec![4], false),
+            (Some(vec![1]), vec![0], false),
+            (None, vec![2], true),
+            (Some(vec![3, 0]), vec![3, 0], true),
+            (Some(vec![3, 1]), vec![3, 2], false),
+            (Some(vec![3, 1]), vec![1, 3], false),
         ] {
             let report = Report {
                 outcome: Outcome { code: 0, left: 0 },
-                flushes: sent,
+                flushes: sent.clone(),
                 busy: None,
                 disturbed: None,
             };
-            let counts = Counts { flushes, marks: 1 };
+            let counts = flushes.iter().map(|flushes| Counts {
+                flushes: *flushes,
+                marks: 1,
+            });
+            let counts: Vec<_> = counts.collect();
             let judged = plan.judge(&report, &counts, Duration::ZERO);
-            assert_eq!(judged.is_ok(), is_explored, "{sent:?}, {flushes}");
+            assert_eq!(judged.is_ok(), is_explored, "{sent:?}, {flushes:?}");
             if let Err(refused) = judged {
                 assert!(refused.message.contains("nothing is explored"), "{refused}");
             }
+        }
+    }
+
+    #[test]
+    fn options_of_one_device_are_refused_for_a_group_with_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join("rec").display().to_string();
+        for (options, why) in [
+            (&["--nested"][..], "--nested: with one device only"),
+            (&["--agitate=1..2"], "with one seed of --agitate only"),
+        ] {
+            let line = [
+                "", "run", "--fs", "none", "--check", "true", "--record", &recording,
+            ];
+            let group = ["--group", "2", "--", "true", "{}{2}"];
+            let line = line.iter().chain(options).chain(&group);
+            let Cli::Run(args) = <Cli as clap::Parser>::parse_from(line);
+            let refused = Plan::of(&args).unwrap_err();
+            assert!(refused.message.contains(why), "{refused}");
         }
     }
 

@@ -4,11 +4,11 @@
 //! Invariant: one recording and its states are in memory at a time.
 
 use super::Plan;
+use ftld_kit::convert::to_usize;
 use ftld_kit::failure::Failure;
 use ftld_kit::output::{self, counted};
-use ftld_lab::crashes::{self, CrashesArgs, Visited};
+use ftld_lab::crashes::{self, CrashesArgs, Visited, nth_file};
 use serde_json::{Value, json};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -44,11 +44,7 @@ impl Seeds {
 
 /// Returns the file of the n-th seed: FILE, FILE.2, FILE.3.
 pub(super) fn numbered(file: &Path, number: u64) -> PathBuf {
-    let mut name = OsString::from(file);
-    if number > 1 {
-        name.push(format!(".{number}"));
-    }
-    name.into()
+    nth_file(file, to_usize(number - 1))
 }
 
 /// Returns the exploration of the n-th seed.

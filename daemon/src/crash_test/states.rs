@@ -9,6 +9,7 @@ use clap::builder::PossibleValuesParser;
 use ftld_kit::failure::Failure;
 use ftld_kit::size::parse_size;
 use ftld_lab::crashes::{self, CrashesArgs, Mounts};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Memory of the machine, if nobody says how much.
@@ -19,6 +20,10 @@ pub(super) const MEMORY: &str = "256MiB";
 pub(crate) struct RecordedArgs {
     #[command(flatten)]
     crashes: CrashesArgs,
+    /// Recordings of other devices, made at the same time, which lose power in the same moment: the
+    /// check finds those of the second one in FTLD_IMAGE_2, FTLD_URI_2 and FTLD_FILES_2, and so on
+    #[arg(value_name = "RECORDING")]
+    others: Vec<PathBuf>,
     /// File system of the recorded device: the check finds each state mounted in FTLD_FILES, as
     /// with `ftld crash-test`
     #[arg(long, value_parser = PossibleValuesParser::new(file_system::on_devices()), conflicts_with = "files")]
@@ -34,23 +39,25 @@ pub(crate) struct RecordedArgs {
     memory: u64,
 }
 
-/// Explores a recording, or shows one case of it.
+/// Explores a recording, or a group of them, or shows one case.
 ///
 /// # Errors
 /// Those of the exploration; or no kernel here mounts the states.
 pub(crate) fn recorded(args: &RecordedArgs, json: bool) -> Result<(), Failure> {
+    let mut of = args.crashes.clone();
+    of.others.clone_from(&args.others);
     let Some(name) = &args.fs else {
-        return crashes::crashes(&args.crashes, json);
+        return crashes::crashes(&of, json);
     };
-    crashes::check_arguments(&args.crashes)?;
+    crashes::check_arguments(&of)?;
     let how = How {
         machine: args.machine,
         memory: args.memory,
         mount_options: args.mount_options.clone(),
     };
-    let machine = Machine::choose(name, &how, &args.crashes)?;
+    let machine = Machine::choose(name, &how, &of)?;
     let fs = file_system::of(name);
-    crashes::crashes(&shown(fs, &machine, &how, &args.crashes)?, json)
+    crashes::crashes(&shown(fs, &machine, &how, &of)?, json)
 }
 
 /// What was asked for.
@@ -87,6 +94,11 @@ pub(super) fn shown(
         return Ok(args);
     }
     let name = fs.name;
+    if !args.others.is_empty() {
+        return Err(Failure::usage(format!(
+            "--fs {name}: each state of a group has to be mounted, and one file system is at a time; use ext4, or none"
+        )));
+    }
     if args.files.is_some() {
         return Err(Failure::usage(format!(
             "--files reads ext4; with --fs {name} the check finds the mounted state in FTLD_FILES"

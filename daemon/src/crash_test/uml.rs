@@ -11,6 +11,7 @@ use ftld_device::target::SOCKET_PATH_MAX;
 use ftld_kit::descendants;
 use ftld_kit::failure::Failure;
 use ftld_kit::size::show_size;
+use ftld_lab::crashes::nth_file;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Pid;
@@ -39,15 +40,20 @@ const MEMORY_MIN: u64 = 64 << 20;
 /// Folder of the memory, if it can be used.
 const SHM: &str = "/dev/shm";
 /// Bytes of the longest path of a socket below the folder for temporary files.
-const BELOW_SCRATCH: usize = "/ftld-crashes-123456/run/disk/control.sock".len();
+const BELOW_SCRATCH: usize = "/ftld-crashes-123456/run/disk-2/control.sock".len();
 /// Way out of a folder for temporary files that cannot be used.
 pub(super) const OTHER_FOLDER: &str = "choose another by TMPDIR or --scratch";
 /// Folders of the host that the machine has its own of.
 const HIDDEN: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// Returns the target of the device.
-pub(super) fn target(folder: &Path) -> String {
-    format!("vhost-user://{}", folder.join("vu").display())
+/// Returns the target of a device, from 0.
+pub(super) fn target(folder: &Path, device: usize) -> String {
+    format!("vhost-user://{}", folder.join(socket(device)).display())
+}
+
+/// Returns the name of the socket of a disk.
+fn socket(device: usize) -> String {
+    nth_file(Path::new("vu"), device).display().to_string()
 }
 
 /// A machine that can run here.
@@ -130,13 +136,17 @@ impl Uml {
         answer: impl FnMut(Vec<u8>) -> Vec<u8> + Send + 'static,
     ) -> Result<Machine, Failure> {
         let failed = |error| Failure::io("the machine", &error);
-        let spec = serde_json::to_vec(spec).map_err(Failure::failed)?;
+        let text = serde_json::to_vec(spec).map_err(Failure::failed)?;
         let console = folder.join("console");
         let (line, its) = UnixStream::pair().map_err(failed)?;
         let mut kernel = Command::new(&self.kernel);
         kernel
             .arg(format!("mem={}M", self.memory >> 20))
-            .args(["umid=m", "uml_dir=./", "virtio_uml.device=vu:2"])
+            .args(["umid=m", "uml_dir=./"])
+            .args(
+                (0..spec.disks())
+                    .map(|disk| format!("virtio_uml.device={}:2:{disk}", socket(disk))),
+            )
             .args([
                 "root=/dev/root",
                 "rootfstype=hostfs",
@@ -162,7 +172,7 @@ impl Uml {
         let process = kernel.spawn().map_err(failed)?;
         drop(its);
         let (told, last) = channel();
-        std::thread::spawn(move || drop(told.send(listen(line, spec, answer))));
+        std::thread::spawn(move || drop(told.send(listen(line, text, answer))));
         Ok(Machine {
             process,
             kept,

@@ -55,6 +55,7 @@ pub fn run(data: &[u8]) {
 fn args(folder: &Path, recording: PathBuf) -> CrashesArgs {
     CrashesArgs {
         recording,
+        others: Vec::new(),
         check: "true".into(),
         model: Model::Cache,
         loss: vec![Loss::Garbage, Loss::Channel],
@@ -129,6 +130,7 @@ fn head(size: u64, physical_block: u32, flash: Option<Flash>) -> Head {
         physical_block,
         has_data: true,
         started_unix_s: 0,
+        clock: None,
         flash,
         write_cache: None,
     }

@@ -1,5 +1,6 @@
 //! The file of a recording before it begins, and its head.
 
+use super::clock;
 use crate::device::BlockDevice;
 use crate::stack;
 use ftld_kit::failure::Failure;
@@ -94,6 +95,7 @@ pub fn head_of(
         physical_block: device.physical_block(),
         has_data,
         started_unix_s: now.map_or(0, |since| since.as_secs()),
+        clock: clock::now(),
         flash: image.map(flash_of).transpose()?,
         write_cache: None,
     })

@@ -8,6 +8,7 @@
 //! recording has ended: status, log and metrics say so. If this process dies, the file has whole
 //! chunks up to about a second before.
 
+mod clock;
 mod content;
 mod device;
 mod file;
@@ -24,7 +25,7 @@ pub use file::{NewRecording, head_of};
 
 use crate::device::BlockDevice;
 use crate::transport;
-use ftld_kit::convert::{nanos, to_u64};
+use ftld_kit::convert::to_u64;
 use ftld_kit::failure::Failure;
 use ftld_kit::path_json;
 pub(crate) use ftld_traces::recording::MARK_MAX;
@@ -40,7 +41,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
 use writer::Message;
 
 /// Maximum bytes of entries on their way into the file.
@@ -73,7 +73,8 @@ pub struct Marked {
 /// State that requests and the writing thread share.
 struct Shared {
     file: PathBuf,
-    began: Instant,
+    /// CLOCK_MONOTONIC from which moments count, in nanoseconds.
+    began_ns: u64,
     has_data: bool,
     order: Order,
     room: Room,
@@ -86,7 +87,7 @@ struct Shared {
 
 impl Shared {
     fn ns(&self) -> u64 {
-        nanos(self.began.elapsed())
+        clock::monotonic_ns().saturating_sub(self.began_ns)
     }
 
     /// Ends the recording; the device continues.
@@ -122,7 +123,10 @@ impl Recorder {
     pub fn start(file: File, name: &Path, head: &Head) -> io::Result<Arc<Recorder>> {
         let shared = Arc::new(Shared {
             file: name.to_owned(),
-            began: Instant::now(),
+            began_ns: head
+                .clock
+                .as_ref()
+                .map_or_else(clock::monotonic_ns, |clock| clock.began_ns),
             has_data: head.has_data,
             order: Order::default(),
             room: Room::new(BYTES_MAX),

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
@@ -452,4 +452,38 @@ fn a_thread_that_dies_ends_the_recording_and_not_the_device() {
         recorder.shared.room.take(super::BYTES_MAX);
     }
     assert!(recorder.mark("m").is_err() && recorder.finish().is_err());
+}
+
+/// Moments of two recordings are on the clock of the host: one after the other is in this order.
+#[test]
+fn moments_of_two_devices_are_on_one_clock() {
+    let disks = [0, 1].map(|_| {
+        let (ram, file) = (Ram::new(), tempfile::NamedTempFile::new().unwrap());
+        let recorder = recorder_into(file.reopen().unwrap(), &ram, true);
+        std::thread::sleep(Duration::from_millis(3));
+        (Recorded::new(ram, recorder.clone()), recorder, file)
+    });
+    for round in 0..50 {
+        let (device, ..) = &disks[round % 2];
+        device.write(0, &[1; 512]).unwrap();
+    }
+    let read = |(_, recorder, file): (Recorded, Arc<Recorder>, tempfile::NamedTempFile)| {
+        recorder.finish().unwrap();
+        let reader = Reader::open(file.path(), false).unwrap();
+        let clock = reader.head().clock.clone().unwrap();
+        let entries: Vec<_> = reader.collect::<Result<_, _>>().unwrap();
+        (clock, entries)
+    };
+    let [(clock, first), (other, second)] = disks.map(read);
+    assert_eq!(clock.id, other.id);
+    assert!(clock.began_ns + 3_000_000 <= other.began_ns);
+    let mut last = 0;
+    for (one, two) in first.iter().zip(&second) {
+        for (clock, entry) in [(&clock, one), (&other, two)] {
+            let [begin, end] = [entry.begin, entry.end].map(|at| clock.began_ns + at.ns);
+            assert!(last <= begin && begin <= end, "{last} {begin} {end}");
+            last = end;
+        }
+    }
+    assert_eq!((first.len(), second.len()), (25, 25));
 }

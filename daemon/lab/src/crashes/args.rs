@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use ftld_kit::duration::parse_seconds;
 use ftld_kit::failure::Failure;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Which states a power cut can leave.
@@ -48,6 +48,9 @@ pub enum At {
 pub struct CrashesArgs {
     /// A recording, as `ftld --record FILE` makes it
     pub recording: PathBuf,
+    /// Recordings of other devices, which lost power in the same moment.
+    #[arg(skip)]
+    pub others: Vec<PathBuf>,
     /// Shell command that checks one state: exit code 0 if it is good. It finds the raw image in
     /// FTLD_IMAGE, the same over NBD in FTLD_URI, in FTLD_MARK the text of the last mark before the
     /// cut, and in FTLD_WORK an empty folder
@@ -137,6 +140,12 @@ pub struct CrashesArgs {
 }
 
 impl CrashesArgs {
+    /// Returns the recordings of all devices.
+    pub fn recordings(&self) -> impl Iterator<Item = &Path> {
+        let all = std::iter::once(&self.recording).chain(&self.others);
+        all.map(PathBuf::as_path)
+    }
+
     /// Returns the options with which the check gets a state mounted.
     pub(super) fn mount_options(&self) -> Vec<String> {
         let mounts = self.mounts.as_ref();

@@ -3,10 +3,10 @@
 //! job one after the other.
 
 use super::args::CrashesArgs;
+use super::group::nth_variable;
 use super::supervisor::{End, Ending, Task, program};
 use ftld_kit::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -36,6 +36,8 @@ pub(super) struct Check {
     pub(super) mounts: bool,
     /// Folder of the ext4 in the image whose files it gets.
     pub(super) files: Option<String>,
+    /// Number of images.
+    pub(super) devices: usize,
 }
 
 impl Check {
@@ -49,6 +51,7 @@ impl Check {
             server: stays_up.unwrap_or(args.server),
             mounts: stays_up.unwrap_or(false),
             files: args.files.clone(),
+            devices: args.recordings().count(),
         }
     }
 }
@@ -133,21 +136,21 @@ impl Supervisor {
     ///
     /// # Errors
     /// The host refuses a process.
-    pub(super) fn start(
+    pub(super) fn start<'a>(
         folder: &Path,
-        image: &Path,
-        uri: &str,
+        images: impl Iterator<Item = &'a Path>,
+        uris: &[String],
         recovery: Option<&Path>,
     ) -> io::Result<Supervisor> {
         let (socket, its) = UnixStream::pair()?;
-        let environment: [(&str, &OsStr); 3] = [
-            ("FTLD_IMAGE", image.as_os_str()),
-            ("FTLD_URI", uri.as_ref()),
-            ("FTLD_WORK", folder.as_os_str()),
-        ];
-        let process = program()?
-            .envs(environment)
-            .envs(recovery.map(|path| (RECOVERY, path)))
+        let mut program = program()?;
+        program.env("FTLD_WORK", folder);
+        program.envs(recovery.map(|path| (RECOVERY, path)));
+        for (device, (image, uri)) in images.zip(uris).enumerate() {
+            program.env(nth_variable("FTLD_IMAGE", device), image);
+            program.env(nth_variable("FTLD_URI", device), uri);
+        }
+        let process = program
             .stdin(OwnedFd::from(its))
             .stdout(Stdio::null())
             // Ctrl-C is for the explorer, which ends its supervisors.
@@ -177,6 +180,7 @@ impl Supervisor {
             server: check.server,
             mounts: check.mounts,
             files: check.files.clone(),
+            devices: check.devices,
             mark: mark.into(),
             case: case.into(),
         };

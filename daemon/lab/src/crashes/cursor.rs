@@ -29,8 +29,8 @@ pub(super) struct Cursor<'a> {
     /// By slot, as the durable contents.
     dirty: BTreeMap<u32, Vec<Version>>,
     mark: Option<u32>,
-    /// Entry of the last FLUSH of the whole device; 0 before the first.
-    last_flush: u64,
+    /// Entry of the last FLUSH of each device as a whole; 0 before the first.
+    last_flush: Vec<u64>,
 }
 
 /// A unit whose content is open at a point.
@@ -53,8 +53,8 @@ pub(super) struct Point {
     /// Number of the last acknowledged entry of the recording.
     pub(super) number: u64,
     pub(super) mark: Option<u32>,
-    /// Entry of the last FLUSH of the whole device; 0 before the first.
-    pub(super) last_flush: u64,
+    /// Entry of the last FLUSH of each device as a whole; 0 before the first.
+    pub(super) last_flush: Vec<u64>,
     /// Durable content by slot.
     pub(super) durable: Arc<Vec<Content>>,
     pub(super) durable_sum: u128,
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
             durable_sum,
             dirty: BTreeMap::new(),
             mark: None,
-            last_flush: 0,
+            last_flush: vec![0; timeline.devices.len()],
         }
     }
 
@@ -107,9 +107,9 @@ impl<'a> Cursor<'a> {
                     }
                 }
             }
-            What::Flush { covers } => {
-                if covers.is_none() {
-                    self.last_flush = event.number;
+            What::Flush { covers, fua } => {
+                if !fua {
+                    self.last_flush[event.device] = event.number;
                 }
                 self.flush(event.begin, covers.clone());
             }
@@ -187,7 +187,7 @@ impl<'a> Cursor<'a> {
         Point {
             number: self.timeline.events[event].number,
             mark: self.mark,
-            last_flush: self.last_flush,
+            last_flush: self.last_flush.clone(),
             durable: self.durable.clone(),
             durable_sum: self.durable_sum,
             open: open.into_values().collect(),

@@ -54,6 +54,7 @@ pub(super) fn points(timeline: &Timeline, args: &CrashesArgs) -> Vec<usize> {
                 false => Some(index),
             },
         )
+        .filter(|index| timeline.whole.contains(index))
         .step_by(ftld_kit::convert::to_usize(args.every))
         .collect()
 }
@@ -610,10 +611,18 @@ pub(super) fn name_places(
     let Ok((point, newest)) = find(&shared.timeline, *entry, None) else {
         return Ok(());
     };
-    let bytes = u64::from(shared.timeline.unit_bytes);
-    let offsets: Vec<u64> = units.iter().map(|run| u64::from(run.0) * bytes).collect();
-    command.put(&State::of(&point, &newest, &shared.timeline.contents))?;
-    places.add(*entry, command.image(), &scratch.join("places"), &offsets);
+    let timeline = &shared.timeline;
+    command.put(&State::of(&point, &newest, &timeline.contents))?;
+    for (number, (device, image)) in timeline.devices.iter().zip(command.images()).enumerate() {
+        let of_device = units
+            .iter()
+            .filter(|run| timeline.device_of(run.0) == number);
+        let offsets: Vec<u64> = of_device
+            .map(|run| device.offset(run.0, timeline.unit_bytes))
+            .collect();
+        let copy = scratch.join("places");
+        places.add((*entry, number), image, &copy, &offsets);
+    }
     Ok(())
 }
 

@@ -5,11 +5,13 @@
 
 use super::content::{Content, Contents, ZEROS};
 use super::models::State;
+use super::timeline::Device;
 use ftld_device::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use ftld_kit::convert::{index, to_u64, to_usize};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,8 +26,12 @@ pub(super) struct RawImage {
     file: File,
     size: u64,
     unit: u64,
+    /// Number of its first unit, and the slots of its units.
+    first: u32,
+    slots: Range<u32>,
     /// The unit of each slot.
     written: Arc<Vec<u32>>,
+    /// By slot, from the first of its own.
     has: Vec<Content>,
     /// Units without a slot that have data.
     has_extra: BTreeMap<u32, Content>,
@@ -47,24 +53,26 @@ fn stamp(of: &Metadata) -> Stamp {
 }
 
 impl RawImage {
-    /// Creates an image of zeros.
+    /// Creates an image of zeros for a device.
     ///
     /// # Errors
     /// The host refuses.
     pub(super) fn create(
         path: PathBuf,
-        size: u64,
+        device: &Device,
         unit_bytes: u32,
         written: Arc<Vec<u32>>,
     ) -> io::Result<RawImage> {
-        let file = RawImage::new_file(&path, size)?;
+        let file = RawImage::new_file(&path, device.size)?;
         Ok(RawImage {
             path,
             file,
-            size,
+            size: device.size,
             unit: u64::from(unit_bytes),
-            has: vec![ZEROS; written.len()],
+            first: device.first,
+            has: vec![ZEROS; device.slots.len()],
             has_extra: BTreeMap::new(),
+            slots: device.slots.clone(),
             written,
             stamp: None,
         })
@@ -111,12 +119,12 @@ impl RawImage {
         };
         let mut result = Ok(());
         let unit = to_usize(self.unit);
-        state.each(|slot, content| {
-            let has = &mut self.has[index(slot)];
+        state.each_of(self.slots.clone(), |slot, content| {
+            let has = &mut self.has[index(slot - self.slots.start)];
             if *has == content || result.is_err() {
                 return;
             }
-            let at = u64::from(self.written[index(slot)]) * self.unit;
+            let at = u64::from(self.written[index(slot)] - self.first) * self.unit;
             result = (|| {
                 if run.end() != at || run.bytes.len() + unit > RUN_BYTES {
                     run.write(&self.file)?;
@@ -148,8 +156,8 @@ impl RawImage {
                 continue;
             }
             contents.read(content, &mut bytes)?;
-            self.file
-                .write_all_at(&bytes, u64::from(unit) * self.unit)?;
+            let at = u64::from(unit - self.first) * self.unit;
+            self.file.write_all_at(&bytes, at)?;
             match content {
                 ZEROS => self.has_extra.remove(&unit),
                 content => self.has_extra.insert(unit, content),
@@ -258,7 +266,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let contents = Contents::new(folder.path(), 512).unwrap();
         let path = folder.path().join("image");
-        let mut image = RawImage::create(path.clone(), 1024, 512, Arc::new(vec![0])).unwrap();
+        let device = Device {
+            size: 1024,
+            first: 0,
+            slots: 0..1,
+            unreadable: Vec::new(),
+        };
+        let mut image = RawImage::create(path.clone(), &device, 512, Arc::new(vec![0])).unwrap();
         for byte in 1..=20 {
             let content = contents.id_of(&[byte; 512]).unwrap();
             let state = State {

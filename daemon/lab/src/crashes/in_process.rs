@@ -64,6 +64,7 @@ impl Plan {
     fn args(&self) -> CrashesArgs {
         CrashesArgs {
             recording: NAME.into(),
+            others: Vec::new(),
             check: "check".into(),
             model: self.model,
             loss: Vec::new(),
@@ -160,6 +161,7 @@ impl Recorded {
             physical_block: unit,
             has_data: true,
             started_unix_s: 0,
+            clock: None,
             flash: None,
             write_cache: None,
         };
@@ -334,7 +336,7 @@ impl LazyImage {
             Some(image) => image,
             none => none.insert(RawImage::create(
                 self.scratch.path().join("image"),
-                timeline.head.size,
+                &timeline.devices[0],
                 timeline.unit_bytes,
                 timeline.written.clone(),
             )?),

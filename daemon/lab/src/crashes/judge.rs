@@ -4,11 +4,13 @@
 use super::args::CrashesArgs;
 use super::case::Case;
 use super::check::{Check, Checked, Supervisor, Verdict};
+use super::group::nth_file;
 use super::image::{ImageDevice, RawImage};
 use super::models::State;
 use super::recovery;
 use super::tape::{OnTape, Recovery, Tape};
 use super::timeline::Timeline;
+use ftld_device::device::BlockDevice;
 use ftld_device::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
 use ftld_kit::failure::Failure;
 use std::path::{Path, PathBuf};
@@ -39,25 +41,26 @@ pub(super) trait Judge {
     }
 }
 
-/// The user's command: an image, its NBD server, and a supervisor of the checks.
+/// The user's command: an image for each device, its NBD server, and a supervisor of the checks.
 pub(super) struct Command {
     timeline: Arc<Timeline>,
     check: Check,
     folder: PathBuf,
-    image: RawImage,
-    uri: String,
-    /// What checks do through the NBD server.
+    /// One for each device, as the servers.
+    images: Vec<RawImage>,
+    uris: Vec<String>,
+    /// What checks do through the NBD server of the first device.
     tape: Arc<Tape>,
     /// Where checks that serve their state themselves keep it; `None` if nobody wants it.
     recovery: Option<PathBuf>,
     /// `None` before the first check, and after one that was ended.
     supervisor: Option<Supervisor>,
-    /// Ends the NBD server when it is dropped.
-    _server: oneshot::Sender<()>,
+    /// End the NBD servers when they are dropped.
+    _servers: Vec<oneshot::Sender<()>>,
 }
 
 impl Command {
-    /// Creates the image and starts its server.
+    /// Creates the images and starts their servers.
     ///
     /// # Errors
     /// The host refuses.
@@ -70,39 +73,50 @@ impl Command {
         let folder = scratch.join(number.to_string());
         let failed = |error: std::io::Error| Failure::io(folder.display(), &error);
         std::fs::create_dir(&folder).map_err(failed)?;
-        let path = folder.join("image");
-        let (size, unit) = (timeline.head.size, timeline.unit_bytes);
-        let image = RawImage::create(path.clone(), size, unit, timeline.written.clone());
-        let image = image.map_err(failed)?;
-        let device = ImageDevice { path, size, unit };
-        let tape = Arc::new(Tape::default());
-        let device = OnTape::new(Arc::new(device), tape.clone());
-        let (uri, server) = serve(device, folder.join("nbd"))?;
+        let (unit, tape) = (timeline.unit_bytes, Arc::new(Tape::default()));
+        let (mut images, mut uris, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, device) in timeline.devices.iter().enumerate() {
+            let path = nth_file(&folder.join("image"), number);
+            let image = RawImage::create(path.clone(), device, unit, timeline.written.clone());
+            images.push(image.map_err(failed)?);
+            let size = device.size;
+            let image: Arc<dyn BlockDevice> = Arc::new(ImageDevice { path, size, unit });
+            let served = match number {
+                0 => Arc::new(OnTape::new(image, tape.clone())),
+                _ => image,
+            };
+            let (uri, server) = serve(served, nth_file(&folder.join("nbd"), number))?;
+            uris.push(uri);
+            servers.push(server);
+        }
         Ok(Command {
             timeline: timeline.clone(),
             check: Check::of(args),
             recovery: recovery::is_kept(args).then(|| folder.join("recovery")),
             folder,
-            image,
-            uri,
+            images,
+            uris,
             tape,
             supervisor: None,
-            _server: server,
+            _servers: servers,
         })
     }
 
-    pub(super) fn image(&self) -> &Path {
-        self.image.path()
+    /// Returns the image of each device.
+    pub(super) fn images(&self) -> impl Iterator<Item = &Path> {
+        self.images.iter().map(RawImage::path)
     }
 
-    /// Brings a state into the image.
+    /// Brings a state into the images.
     ///
     /// # Errors
-    /// The image cannot be written.
+    /// An image cannot be written.
     pub(super) fn put(&mut self, state: &State) -> Result<(), Failure> {
-        self.image
-            .put(state, &self.timeline.contents)
-            .map_err(|error| Failure::io(self.image.path().display(), &error))
+        for image in &mut self.images {
+            let put = image.put(state, &self.timeline.contents);
+            put.map_err(|error| Failure::io(image.path().display(), &error))?;
+        }
+        Ok(())
     }
 }
 
@@ -122,7 +136,7 @@ impl Judge for Command {
         let recovery = self.recovery.as_deref();
         let mut supervisor = match self.supervisor.take() {
             Some(supervisor) => supervisor,
-            None => Supervisor::start(&self.folder, self.image.path(), &self.uri, recovery)
+            None => Supervisor::start(&self.folder, self.images(), &self.uris, recovery)
                 .map_err(|error| Failure::io("the supervisor of a check", &error))?,
         };
         let mark = mark.unwrap_or_default();
@@ -131,7 +145,7 @@ impl Judge for Command {
             return Ok(None);
         };
         self.supervisor = Some(supervisor);
-        if self.image.was_resized() {
+        if self.images.iter().any(RawImage::was_resized) {
             checked.verdict = Verdict::Resized;
         }
         Ok(Some(checked))
@@ -159,7 +173,10 @@ fn remove(path: &Path) -> Result<(), Failure> {
 }
 
 /// Serves the image on a unix socket until the sender is dropped.
-fn serve(device: OnTape, socket: PathBuf) -> Result<(String, oneshot::Sender<()>), Failure> {
+fn serve(
+    device: Arc<dyn BlockDevice>,
+    socket: PathBuf,
+) -> Result<(String, oneshot::Sender<()>), Failure> {
     let name = socket.display().to_string();
     let failed = |error: std::io::Error| Failure::io(format!("NBD socket {name}"), &error);
     let (stop, stopped) = oneshot::channel::<()>();
@@ -175,7 +192,7 @@ fn serve(device: OnTape, socket: PathBuf) -> Result<(String, oneshot::Sender<()>
         runtime.block_on(async {
             let endpoint = Endpoint::Unix(socket);
             let info = ExportInfo::default();
-            let bound = Server::bind(&endpoint, Arc::new(device), info, Limits::default(), None);
+            let bound = Server::bind(&endpoint, device, info, Limits::default(), None);
             let bound = bound.and_then(|server| Ok((server.uri()?, server)));
             match bound {
                 Ok((uri, server)) => {

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Longest line: the case names many units, the output is bounded.
 const LINE_MAX: u64 = 64 << 20;
@@ -33,6 +34,9 @@ struct Subject {
     /// Folder whose files it gets.
     #[serde(default)]
     files: Option<String>,
+    /// The recordings of the other devices: name, bytes, and when they were modified.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<(String, u64, i128)>,
     /// Options with which it gets a state mounted.
     #[serde(default)]
     mounts: Vec<String>,
@@ -98,13 +102,19 @@ impl Ledger {
         };
         let name = path.display().to_string();
         let failed = |error: std::io::Error| Failure::io(&name, &error);
-        let recording = std::fs::metadata(&args.recording)
-            .map_err(|error| Failure::io(args.recording.display(), &error))?;
+        let identity = |path: &Path| {
+            let of = std::fs::metadata(path);
+            let of = of.map_err(|error| Failure::io(path.display(), &error))?;
+            let modified_ns = i128::from(of.mtime()) * 1_000_000_000 + i128::from(of.mtime_nsec());
+            Ok((path.display().to_string(), of.len(), modified_ns))
+        };
+        let (recording, bytes, modified_ns) = identity(&args.recording)?;
+        let others = args.others.iter().map(|path| identity(path));
         let subject = Subject {
-            recording: args.recording.display().to_string(),
-            bytes: recording.len(),
-            modified_ns: i128::from(recording.mtime()) * 1_000_000_000
-                + i128::from(recording.mtime_nsec()),
+            recording,
+            bytes,
+            modified_ns,
+            others: others.collect::<Result<_, Failure>>()?,
             check: args.check.clone(),
             server: args.server,
             files: args.files.clone(),

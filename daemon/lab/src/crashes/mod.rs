@@ -24,6 +24,7 @@ mod cursor;
 mod explore;
 mod ext4;
 mod flash;
+mod group;
 mod image;
 mod in_process;
 mod judge;
@@ -47,6 +48,7 @@ mod worker;
 
 pub use args::{At, CrashesArgs, Loss, Model, Mounts};
 pub use check::RECOVERY;
+pub use group::{DEVICES_MAX, nth_file};
 pub use in_process::{Explored, Failing, Plan, Recorded, Snapshot};
 pub use resident::{Heard, Resident};
 pub use scratch::{Scratch, remove_orphans};
@@ -90,6 +92,7 @@ pub fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
             "--check: no command; name one that tells a good state from a bad one by its exit code",
         ));
     }
+    group::check_arguments(args)?;
     let results = [
         ("--junit", &args.junit),
         ("--html", &args.html),
@@ -97,14 +100,23 @@ pub fn check_arguments(args: &CrashesArgs) -> Result<(), Failure> {
     ];
     for (option, path) in results {
         let Some(path) = path else { continue };
-        output::spares(option, path, (&args.recording, "the recording"))?;
-        if option == "--keep" && path.symlink_metadata().is_ok() {
-            return Err(Failure::usage(format!(
-                "--keep {0}: the file exists, and no image overwrites one; name another file, or move {0} away",
-                path.display()
-            )));
+        for recording in args.recordings() {
+            output::spares(option, path, (recording, "the recording"))?;
         }
-        output::writable(option, path)?;
+        let devices = if option == "--keep" {
+            1 + args.others.len()
+        } else {
+            1
+        };
+        for path in (0..devices).map(|device| nth_file(path, device)) {
+            if option == "--keep" && path.symlink_metadata().is_ok() {
+                return Err(Failure::usage(format!(
+                    "--keep {0}: the file exists, and no image overwrites one; name another file, or move {0} away",
+                    path.display()
+                )));
+            }
+            output::writable(option, &path)?;
+        }
     }
     Ok(())
 }
@@ -260,10 +272,10 @@ fn show(
     let Found::Checked(checked) = done.verdict else {
         unreachable!("the only case has no equal and no earlier verdict");
     };
-    let kept = args
-        .keep
-        .as_ref()
-        .map_or(Ok(()), |keep| keep_image(worker.judge.image(), keep));
+    let kept = args.keep.as_ref().map_or(Ok(()), |keep| {
+        let mut images = worker.judge.images().enumerate();
+        images.try_for_each(|(device, image)| keep_image(image, &nth_file(keep, device)))
+    });
     let mut places = Places::default();
     explore::name_places(&mut places, shared, &mut worker.judge, scratch, case)?;
     let about = About {

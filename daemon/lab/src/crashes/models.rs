@@ -9,6 +9,7 @@ use super::cursor::{OpenUnit, Point};
 use super::losses::Losses;
 use ftld_kit::convert::{index, to_u32, to_u64};
 use nand_model::SplitMix;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Content of a whole device.
@@ -63,9 +64,17 @@ impl State {
     }
 
     /// Calls `each` with every slot and its content, in order.
-    pub(super) fn each(&self, mut each: impl FnMut(u32, Content)) {
-        let mut changed = self.changed.iter().peekable();
-        for (slot, durable) in (0..).zip(self.durable.iter()) {
+    pub(super) fn each(&self, each: impl FnMut(u32, Content)) {
+        self.each_of(0..to_u32(self.durable.len()), each);
+    }
+
+    /// Calls `each` with these slots and their contents, in order.
+    pub(super) fn each_of(&self, slots: Range<u32>, mut each: impl FnMut(u32, Content)) {
+        let place = |slot| self.changed.partition_point(|(at, _)| *at < slot);
+        let changed = place(slots.start)..place(slots.end);
+        let mut changed = self.changed[changed].iter().peekable();
+        let durable = &self.durable[index(slots.start)..index(slots.end)];
+        for (slot, durable) in slots.zip(durable) {
             let new = changed.next_if(|(at, _)| *at == slot);
             each(slot, new.map_or(*durable, |(_, content)| *content));
         }

@@ -30,23 +30,27 @@ const TOOL_MAX: Timespec = Timespec {
     tv_nsec: 0,
 };
 
+/// An entry, and a device of a group.
+type At = (u64, usize);
+
 /// Names of byte offsets at the points of some entries.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places(BTreeMap<(u64, u64), String>);
+pub(super) struct Places(BTreeMap<(At, u64), String>);
 
 impl Places {
     /// Looks up offsets in the image of the point after an entry, which is copied to `copy`.
-    pub(super) fn add(&mut self, entry: u64, image: &Path, copy: &Path, offsets: &[u64]) {
+    pub(super) fn add(&mut self, at: At, image: &Path, copy: &Path, offsets: &[u64]) {
+        if offsets.is_empty() {
+            return;
+        }
         let found = Places::found(image, copy, offsets).unwrap_or_default();
-        let named = found
-            .into_iter()
-            .map(|(offset, name)| ((entry, offset), name));
+        let named = found.into_iter().map(|(offset, name)| ((at, offset), name));
         self.0.extend(named);
     }
 
     /// Returns the name of an offset at the point after an entry.
-    pub(super) fn name(&self, entry: u64, offset: u64) -> Option<&str> {
-        self.0.get(&(entry, offset)).map(String::as_str)
+    pub(super) fn name(&self, at: At, offset: u64) -> Option<&str> {
+        self.0.get(&(at, offset)).map(String::as_str)
     }
 
     fn found(image: &Path, copy: &Path, offsets: &[u64]) -> io::Result<BTreeMap<u64, String>> {
@@ -207,7 +211,7 @@ mod tests {
         let image = folder.path().join("image");
         std::fs::write(&image, vec![0; 8192]).unwrap();
         let mut places = Places::default();
-        places.add(1, &image, &folder.path().join("copy"), &[0, 4096]);
-        assert_eq!(places.name(1, 0), None);
+        places.add((1, 0), &image, &folder.path().join("copy"), &[0, 4096]);
+        assert_eq!(places.name((1, 0), 0), None);
     }
 }

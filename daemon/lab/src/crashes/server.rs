@@ -3,6 +3,7 @@
 //! Invariant: one that ends, is late or answers unasked is ended with all that it started; the next
 //! state has a new one.
 
+use super::group::nth_variable;
 use super::resident::{Heard, Resident};
 use super::supervisor::{self, End, Ending, Tail, Task};
 use std::io;
@@ -53,8 +54,13 @@ pub(super) fn ask(
             Err(error) => return Ok(Some(broken(error.to_string(), String::new()))),
         },
     };
-    let path = match supervisor::files(task, &running.work, socket) {
-        Ok(files) => files.or_else(|| std::env::var_os("FTLD_IMAGE").map(PathBuf::from)),
+    let paths = match supervisor::files(task, &running.work, socket) {
+        Ok(files) if task.files.is_some() => files,
+        Ok(_) => {
+            let images = (0..task.devices).map(|device| nth_variable("FTLD_IMAGE", device));
+            let images = images.filter_map(std::env::var_os);
+            images.map(PathBuf::from).collect()
+        }
         Err(stop) => {
             *server = Some(running);
             return Ok(stop.end(socket).map(|end| Ending {
@@ -64,7 +70,7 @@ pub(super) fn ask(
             }));
         }
     };
-    let question = question(task, &path.unwrap_or_default());
+    let question = question(task, &paths);
     let mut tail = Tail::default();
     let heard = running
         .check
@@ -101,13 +107,13 @@ pub(super) fn ask(
     Ok(Some(Ending { end, output, left }))
 }
 
-/// Returns the line that asks about a state: its path and the mark, or path, case and mark.
-fn question(task: &Task, path: &Path) -> String {
+/// Returns the line that asks about a state: its paths and the mark, or path, case and mark.
+fn question(task: &Task, paths: &[PathBuf]) -> String {
     let mark = task.mark.replace(['\n', '\r'], " ");
-    match task.mounts {
-        false => format!("{}\t{mark}\n", path.display()),
-        true => format!("{}\t{}\t{mark}\n", path.display(), task.case),
-    }
+    let mut words: Vec<String> = paths.iter().map(|of| of.display().to_string()).collect();
+    words.extend(task.mounts.then(|| task.case.clone()));
+    words.push(mark);
+    words.join("\t") + "\n"
 }
 
 /// Returns the end of a check that an answer names in the words of a verdict: the check ran

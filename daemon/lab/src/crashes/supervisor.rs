@@ -6,6 +6,7 @@
 //! folder.
 
 use super::ext4::{Stop, extract};
+use super::group::{nth_file, nth_variable};
 use super::scratch;
 use super::server::{self, Server};
 use ftld_device::sys;
@@ -45,6 +46,8 @@ pub(super) struct Task {
     pub(super) mounts: bool,
     /// Folder of the ext4 in the image whose files it gets.
     pub(super) files: Option<String>,
+    /// Number of images.
+    pub(super) devices: usize,
     pub(super) mark: String,
     pub(super) case: String,
 }
@@ -170,7 +173,12 @@ fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<End
     shell
         .env("FTLD_MARK", &task.mark)
         .env("FTLD_CASE", &task.case)
-        .envs(files.map(|files| ("FTLD_FILES", files)))
+        .envs(
+            files
+                .iter()
+                .enumerate()
+                .map(|(device, files)| (nth_variable("FTLD_FILES", device), files)),
+        )
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer);
@@ -198,27 +206,40 @@ fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<End
     }))
 }
 
-/// Copies the files that the check gets to a new folder below its own, within its time.
-pub(super) fn files(
-    task: &Task,
+/// Copies the files that the check gets to a new folder for each device below its own, within its
+/// time.
+pub(super) fn files(task: &Task, work: &Path, socket: &UnixStream) -> Result<Vec<PathBuf>, Stop> {
+    let Some(from) = &task.files else {
+        return Ok(Vec::new());
+    };
+    let end = Instant::now() + task.timeout;
+    let copied = (0..task.devices).map(|device| files_of(device, from, work, socket, end));
+    copied.collect()
+}
+
+fn files_of(
+    device: usize,
+    from: &str,
     work: &Path,
     socket: &UnixStream,
-) -> Result<Option<PathBuf>, Stop> {
-    let Some(from) = &task.files else {
-        return Ok(None);
-    };
-    let to = work.join("files");
-    let image = std::env::var_os("FTLD_IMAGE").unwrap_or_default();
+    end: Instant,
+) -> Result<PathBuf, Stop> {
+    let to = nth_file(&work.join("files"), device);
+    let image = std::env::var_os(nth_variable("FTLD_IMAGE", device)).unwrap_or_default();
     scratch::remove(&to).map_err(|failure| Stop::Host(failure.message))?;
     let made = std::fs::create_dir(&to);
     made.map_err(|error| Stop::Host(format!("{}: {error}", to.display())))?;
-    let end = Instant::now() + task.timeout;
     let is_over = || Instant::now() >= end || is_asked(socket);
     let copy = AssertUnwindSafe(|| extract(Path::new(&image), from, &to, &is_over));
     // A tree that nobody expected is no reason to end.
     let copied = std::panic::catch_unwind(copy);
-    copied.unwrap_or_else(|_| Err(Stop::Image("the tree is damaged".into())))?;
-    Ok(Some(to))
+    let copied = copied.unwrap_or_else(|_| Err(Stop::Image("the tree is damaged".into())));
+    match copied {
+        Err(Stop::Image(why)) if device > 0 => {
+            Err(Stop::Image(format!("{why}, on device {}", device + 1)))
+        }
+        copied => copied.map(|()| to),
+    }
 }
 
 /// Returns whether the explorer has written, or has died.

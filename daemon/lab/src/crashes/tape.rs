@@ -66,6 +66,7 @@ impl Tape {
             started_unix_s: 0,
             flash: None,
             write_cache: None,
+            clock: None,
         };
         let mut writer = Writer::create(File::create(path)?, &head)?;
         for entry in &taped.entries {

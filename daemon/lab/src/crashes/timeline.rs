@@ -9,6 +9,7 @@
 use super::args::{CrashesArgs, Loss, Model};
 use super::content::{Content, Contents, ZEROS};
 use super::cursor::Point;
+use super::group;
 use super::losses::Losses;
 use ftld_kit::convert::{index, narrow, to_u32, to_usize};
 use ftld_kit::failure::Failure;
@@ -24,13 +25,15 @@ pub(super) const UNIT_BYTES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
 
 /// One event: a change, a FLUSH or a mark.
 pub(super) struct Event {
-    /// Number of its entry in the recording, from 1.
+    /// Number of its entry in the recording, from 1; in a group, its own number.
     pub(super) number: u64,
     pub(super) what: What,
     /// Order of its begin and of its acknowledgement among all moments.
     pub(super) begin: u64,
     pub(super) end: u64,
-    /// First byte and bytes, as requested.
+    /// Index in [`Timeline::devices`].
+    pub(super) device: usize,
+    /// First byte on the device and bytes, as requested.
     pub(super) offset: u64,
     pub(super) length: u64,
 }
@@ -48,22 +51,47 @@ pub(super) enum What {
         certain: bool,
     },
     /// Everything acknowledged before its begin is durable; with a range, only these slots.
-    Flush { covers: Option<Range<u32>> },
+    Flush {
+        covers: Option<Range<u32>>,
+        /// The durable half of a request with FUA.
+        fua: bool,
+    },
     /// Index in [`Timeline::marks`].
     Mark(u32),
 }
 
-/// A recording in memory, without its data.
+/// A recorded device.
+pub(super) struct Device {
+    /// Size in bytes.
+    pub(super) size: u64,
+    /// Its first unit: the units of the devices of a group have different numbers.
+    pub(super) first: u32,
+    /// Slots of its units.
+    pub(super) slots: Range<u32>,
+    /// Bytes of initial content that could not be read when the recording began.
+    pub(super) unreadable: Vec<Range<u64>>,
+}
+
+impl Device {
+    /// Returns where a unit begins on it, in bytes.
+    pub(super) fn offset(&self, unit: u32, unit_bytes: u32) -> u64 {
+        u64::from(unit - self.first) * u64::from(unit_bytes)
+    }
+}
+
+/// A recording in memory, without its data, or a group of them.
 pub(super) struct Timeline {
+    /// Head of the first recording.
     pub(super) head: Head,
+    pub(super) devices: Vec<Device>,
     pub(super) unit_bytes: u32,
     /// Units that ever had data, in order: the unit of each slot.
     pub(super) written: Arc<Vec<u32>>,
     /// Contents before the first event, by slot.
     pub(super) base: Arc<Vec<Content>>,
-    /// Bytes of initial content that could not be read when the recording began.
-    pub(super) unreadable: Vec<Range<u64>>,
     pub(super) events: Vec<Event>,
+    /// Events at which all devices were recorded.
+    pub(super) whole: Range<usize>,
     /// Slots that changes cover in part or with data.
     pub(super) parts: Vec<(u32, Content)>,
     pub(super) marks: Vec<String>,
@@ -88,7 +116,10 @@ impl Timeline {
                 "--loss: only the model cache has such losses; leave --model out",
             ));
         }
-        let mut timeline = Timeline::read(&args.recording, args.cut_off, scratch)?;
+        let mut timeline = match args.others.is_empty() {
+            true => Timeline::read(&args.recording, args.cut_off, scratch)?,
+            false => group::read(args, scratch)?,
+        };
         if args.loss.contains(&Loss::Shorn) && timeline.unit_bytes <= timeline.head.logical_block {
             return Err(Failure::usage(format!(
                 "--loss shorn: the device writes its blocks of {} bytes as a whole; record one with \
@@ -118,21 +149,10 @@ impl Timeline {
     /// # Errors
     /// The recording cannot be read, has no data, or the scratch folder is full.
     pub(super) fn read(path: &Path, cut_off: bool, scratch: &Path) -> Result<Timeline, Failure> {
-        let failed = |error| Failure::failed(format!("{error}"));
-        let mut reader = Reader::open(path, cut_off).map_err(failed)?;
+        let mut reader = open(path, cut_off)?;
         let head = reader.head().clone();
         let name = path.display().to_string();
-        if !head.has_data {
-            return Err(Failure::failed(format!(
-                "{name}: recorded without data; record again without `--record-data off`"
-            )));
-        }
-        let entries = (&mut reader).map(|entry| match interrupt::came() {
-            true => Err(Failure::failed(
-                "interrupted while the recording was read; nothing is explored",
-            )),
-            false => entry.map_err(failed),
-        });
+        let entries = entries(&mut reader);
         let mut timeline = Timeline::of_entries(&name, head, entries, scratch)?;
         timeline.was_cut_off = reader.was_cut_off();
         Ok(timeline)
@@ -148,11 +168,9 @@ impl Timeline {
         entries: impl Iterator<Item = Result<Entry, Failure>>,
         scratch: &Path,
     ) -> Result<Timeline, Failure> {
-        let unit = head.physical_block;
-        is_possible(name, &head)?;
-        let contents =
-            Contents::new(scratch, unit).map_err(|error| Failure::io(scratch.display(), &error))?;
-        Timeline::build(name, head, entries, Arc::new(contents), BTreeMap::new())
+        check_head(name, &head)?;
+        let contents = new_contents(scratch, head.physical_block)?;
+        Timeline::build(name, head, entries, contents, BTreeMap::new())
     }
 
     /// Takes the requests of a check on a state: `base` has the contents of the units that they
@@ -167,9 +185,9 @@ impl Timeline {
     ) -> Result<Timeline, Failure> {
         let contents = Contents::of_recovery(&of.contents)
             .map_err(|error| Failure::io("contents in the scratch folder", &error))?;
-        let (head, contents) = (of.head.clone(), Arc::new(contents));
         let entries = entries.into_iter().map(Ok);
-        let timeline = Timeline::build("the recovery", head, entries, contents, base)?;
+        let (head, name) = (of.head.clone(), "the recovery");
+        let timeline = Timeline::build(name, head, entries, contents, base)?;
         Ok(Timeline {
             is_recovery: true,
             losses: of.losses.clone(),
@@ -177,41 +195,47 @@ impl Timeline {
         })
     }
 
-    /// Takes entries. `now` are contents before the first one.
+    /// Takes the entries of one device. `base` are contents before the first one.
     fn build(
         name: &str,
         head: Head,
         entries: impl Iterator<Item = Result<Entry, Failure>>,
-        contents: Arc<Contents>,
-        now: BTreeMap<u32, Content>,
+        contents: Contents,
+        base: BTreeMap<u32, Content>,
     ) -> Result<Timeline, Failure> {
-        let unit = head.physical_block;
-        let mut builder = Builder {
-            unit: u64::from(unit),
-            size: head.size,
-            now,
-            base: None,
-            unreadable: Vec::new(),
-            events: Vec::new(),
-            parts: Vec::new(),
-            marks: Vec::new(),
-            contents: &contents,
-            buffer: vec![0; index(unit)],
-        };
-        for (number, entry) in (1..).zip(entries) {
-            let full = |error| Failure::io("contents in the scratch folder", &error);
-            builder.add(number, &entry?).map_err(full)?;
+        let mut built = Built::of_entries(&head, entries, &contents, base)?;
+        let events = std::mem::take(&mut built.events);
+        Timeline::join(head, vec![(built, 0)], events, contents).ok_or_else(|| no_event(name))
+    }
+
+    /// Puts what was built of each recording, with the first unit of its device, and the events of
+    /// all into a timeline; `None` without any event.
+    pub(super) fn join(
+        head: Head,
+        built: Vec<(Built, u32)>,
+        mut events: Vec<Event>,
+        contents: Contents,
+    ) -> Option<Timeline> {
+        if events.is_empty() {
+            return None;
         }
-        let Builder {
-            now,
-            base,
-            unreadable,
-            mut events,
-            mut parts,
-            marks,
-            ..
-        } = builder;
-        let base = base.unwrap_or(now);
+        let unit_bytes = head.physical_block;
+        let mut base = BTreeMap::new();
+        let (mut parts, mut marks): (Vec<(u32, Content)>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut devices, mut offsets) = (Vec::new(), Vec::new());
+        for (of, first) in built {
+            offsets.push((parts.len(), to_u32(marks.len())));
+            devices.push(Device {
+                size: of.size,
+                first,
+                slots: 0..0,
+                unreadable: of.unreadable,
+            });
+            let moved = |(unit, content): (u32, Content)| (unit + first, content);
+            base.extend(of.base.into_iter().map(moved));
+            parts.extend(of.parts.into_iter().map(moved));
+            marks.extend(of.marks);
+        }
         let units = base.keys().copied();
         let mut written: Vec<u32> = units.chain(parts.iter().map(|(unit, _)| *unit)).collect();
         written.sort_unstable();
@@ -220,15 +244,27 @@ impl Timeline {
         for (unit, _) in &mut parts {
             *unit = slot(*unit);
         }
+        for device in &mut devices {
+            let units = narrow(device.size / u64::from(unit_bytes));
+            device.slots = slot(device.first)..slot(device.first + units);
+        }
         for event in &mut events {
-            let (What::Change { zeros: units, .. }
-            | What::Flush {
-                covers: Some(units),
-            }) = &mut event.what
-            else {
-                continue;
+            let device = &devices[event.device];
+            let (parts_before, marks_before) = offsets[event.device];
+            let slots = |units: &Range<u32>| {
+                slot(units.start + device.first)..slot(units.end + device.first)
             };
-            *units = slot(units.start)..slot(units.end);
+            match &mut event.what {
+                What::Change { parts, zeros, .. } => {
+                    *parts = parts.start + parts_before..parts.end + parts_before;
+                    *zeros = slots(zeros);
+                }
+                What::Flush { covers, .. } => {
+                    let all = (devices.len() > 1).then(|| device.slots.clone());
+                    *covers = covers.as_ref().map(slots).or(all);
+                }
+                What::Mark(mark) => *mark += marks_before,
+            }
         }
         let content = |unit| base.get(unit).copied().unwrap_or(ZEROS);
         let base = written.iter().map(content).collect();
@@ -236,26 +272,35 @@ impl Timeline {
         for at in (1..earliest.len()).rev() {
             earliest[at - 1] = earliest[at - 1].min(earliest[at]);
         }
-        if events.is_empty() {
-            return Err(Failure::failed(format!(
-                "{name}: no write, trim, FLUSH or mark in it; nothing can be lost"
-            )));
-        }
-        Ok(Timeline {
+        Some(Timeline {
             head,
-            unit_bytes: unit,
+            devices,
+            unit_bytes,
             written: Arc::new(written),
             base: Arc::new(base),
-            unreadable,
+            whole: 0..events.len(),
             events,
             parts,
             marks,
             earliest,
-            contents,
+            contents: Arc::new(contents),
             is_recovery: false,
             was_cut_off: false,
             losses: Losses::default(),
         })
+    }
+
+    /// Returns the device that has a unit.
+    pub(super) fn device_of(&self, unit: u32) -> usize {
+        self.devices.partition_point(|device| device.first <= unit) - 1
+    }
+
+    /// Returns in words which device this is; nothing for the only one.
+    pub(super) fn of_device(&self, device: usize) -> String {
+        match self.devices.len() {
+            1 => String::new(),
+            _ => format!(" of device {}", device + 1),
+        }
     }
 
     /// Returns the slots of a change with their new contents.
@@ -282,8 +327,33 @@ impl Timeline {
     }
 }
 
-/// Refuses a head that no device has.
-fn is_possible(name: &str, head: &Head) -> Result<(), Failure> {
+/// Opens a recording that has the data of its writes.
+///
+/// # Errors
+/// It cannot be read, or has no data.
+pub(super) fn open(path: &Path, cut_off: bool) -> Result<Reader, Failure> {
+    let reader = Reader::open(path, cut_off).map_err(Failure::failed)?;
+    match reader.head().has_data {
+        true => Ok(reader),
+        false => Err(Failure::failed(format!(
+            "{}: recorded without data; record again without `--record-data off`",
+            path.display()
+        ))),
+    }
+}
+
+/// Returns the entries of a recording, until the user interrupts.
+pub(super) fn entries(reader: &mut Reader) -> impl Iterator<Item = Result<Entry, Failure>> {
+    reader.map(|entry| match interrupt::came() {
+        true => Err(Failure::failed(
+            "interrupted while the recording was read; nothing is explored",
+        )),
+        false => entry.map_err(Failure::failed),
+    })
+}
+
+/// Refuses the head of a device that cannot be.
+pub(super) fn check_head(name: &str, head: &Head) -> Result<(), Failure> {
     let unit = head.physical_block;
     let is_unit = UNIT_BYTES.contains(&unit) && unit.is_power_of_two();
     if !is_unit || !head.size.is_multiple_of(u64::from(unit)) {
@@ -301,6 +371,74 @@ fn is_possible(name: &str, head: &Head) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Creates the file of the contents.
+pub(super) fn new_contents(scratch: &Path, unit: u32) -> Result<Contents, Failure> {
+    Contents::new(scratch, unit).map_err(|error| Failure::io(scratch.display(), &error))
+}
+
+/// Says that a recording has nothing to explore.
+pub(super) fn no_event(name: &str) -> Failure {
+    Failure::failed(format!(
+        "{name}: no write, trim, FLUSH or mark in it; nothing can be lost"
+    ))
+}
+
+/// What the entries of a recording are, by units of its device.
+pub(super) struct Built {
+    pub(super) size: u64,
+    base: BTreeMap<u32, Content>,
+    unreadable: Vec<Range<u64>>,
+    pub(super) events: Vec<Event>,
+    /// Begin and end of each event, in nanoseconds since the recording began.
+    pub(super) times: Vec<[u64; 2]>,
+    /// When its last entry ended, in nanoseconds since the recording began.
+    pub(super) last_ns: u64,
+    pub(super) parts: Vec<(u32, Content)>,
+    pub(super) marks: Vec<String>,
+}
+
+impl Built {
+    /// Takes the entries of a recording. `now` are contents before the first one.
+    ///
+    /// # Errors
+    /// An entry is an error, or the scratch folder is full.
+    pub(super) fn of_entries(
+        head: &Head,
+        entries: impl Iterator<Item = Result<Entry, Failure>>,
+        contents: &Contents,
+        now: BTreeMap<u32, Content>,
+    ) -> Result<Built, Failure> {
+        let mut builder = Builder {
+            unit: u64::from(head.physical_block),
+            size: head.size,
+            now,
+            base: None,
+            unreadable: Vec::new(),
+            events: Vec::new(),
+            times: Vec::new(),
+            last_ns: 0,
+            parts: Vec::new(),
+            marks: Vec::new(),
+            contents,
+            buffer: vec![0; index(head.physical_block)],
+        };
+        for (number, entry) in (1..).zip(entries) {
+            let full = |error| Failure::io("contents in the scratch folder", &error);
+            builder.add(number, &entry?).map_err(full)?;
+        }
+        Ok(Built {
+            size: head.size,
+            base: builder.base.unwrap_or(builder.now),
+            unreadable: builder.unreadable,
+            events: builder.events,
+            times: builder.times,
+            last_ns: builder.last_ns,
+            parts: builder.parts,
+            marks: builder.marks,
+        })
+    }
+}
+
 struct Builder<'a> {
     unit: u64,
     size: u64,
@@ -309,6 +447,8 @@ struct Builder<'a> {
     base: Option<BTreeMap<u32, Content>>,
     unreadable: Vec<Range<u64>>,
     events: Vec<Event>,
+    times: Vec<[u64; 2]>,
+    last_ns: u64,
     /// Parts, and the ranges of the events, by unit until all are known.
     parts: Vec<(u32, Content)>,
     marks: Vec<String>,
@@ -318,6 +458,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn add(&mut self, number: u64, entry: &Entry) -> std::io::Result<()> {
+        self.last_ns = entry.end.ns;
         if entry.kind == Kind::Read {
             return Ok(());
         }
@@ -352,6 +493,7 @@ impl Builder<'_> {
             Kind::Flush if entry.errno != 0 => return Ok(()),
             Kind::Flush => What::Flush {
                 covers: entry.fua.then(|| self.touched(&range)),
+                fua: entry.fua,
             },
             Kind::Mark => {
                 let text = String::from_utf8_lossy(&entry.data);
@@ -361,11 +503,13 @@ impl Builder<'_> {
             }
             Kind::Read | Kind::Base => unreachable!("handled above"),
         };
+        self.times.push([entry.begin.ns, entry.end.ns]);
         self.events.push(Event {
             number,
             what,
             begin: entry.begin.seq,
             end: entry.end.seq,
+            device: 0,
             offset: entry.offset,
             length: entry.length,
         });

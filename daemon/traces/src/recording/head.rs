@@ -18,12 +18,24 @@ pub struct Head {
     pub has_data: bool,
     /// Start of the recording, in seconds since 1970.
     pub started_unix_s: u64,
+    /// The clock of its moments; absent in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Clock>,
     /// The flash below; absent for a device without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash: Option<Flash>,
     /// The volatile write cache, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<WriteCache>,
+}
+
+/// The clock that recordings of the same host share: moments of two of them are in an order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// Identity of the clock: the host's boot and its time namespace.
+    pub id: String,
+    /// CLOCK_MONOTONIC when the recording began, in nanoseconds: its moments count from then.
+    pub began_ns: u64,
 }
 
 /// Flash and scheme of the recorded device: enough to make the same device again.

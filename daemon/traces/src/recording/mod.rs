@@ -18,7 +18,7 @@ mod tests;
 mod write;
 
 pub use entry::{Entry, Kind, Moment};
-pub use head::{Flash, Head, WriteCache};
+pub use head::{Clock, Flash, Head, WriteCache};
 pub use read::Reader;
 pub(crate) use requests::Requests;
 pub use write::Writer;

@@ -11,6 +11,7 @@ fn head() -> Head {
         physical_block: 4096,
         has_data: true,
         started_unix_s: 1,
+        clock: None,
         flash: None,
         write_cache: None,
     }
@@ -264,4 +265,22 @@ fn requests_that_failed_are_not_replayed() {
     let trace = crate::Trace::open(file.path(), None, false).unwrap();
     let requests: Vec<_> = trace.map(|record| record.unwrap().offset_bytes).collect();
     assert_eq!(requests, [0, 8192]);
+}
+
+/// A head of an older program has no clock, and an older program reads past one.
+#[test]
+fn a_clock_is_read_as_written_and_may_be_missing() {
+    let clock = Clock {
+        id: "boot time:[1]".into(),
+        began_ns: u64::MAX,
+    };
+    let with = Head {
+        clock: Some(clock),
+        ..head()
+    };
+    for head in [with, head()] {
+        let text = serde_json::to_string(&head).unwrap();
+        assert_eq!(text.contains("clock"), head.clock.is_some());
+        assert_eq!(serde_json::from_str::<Head>(&text).unwrap(), head);
+    }
 }

@@ -18,7 +18,7 @@ pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
     };
     let [changes, flushes, marks] = report.counts;
     let rows = [
-        ("recording", report.recording.clone()),
+        ("recording", report.recording()),
         ("check", report.check.clone()),
         ("model", name(&report.model)),
         ("cut at every", name(&report.at)),
@@ -112,7 +112,7 @@ pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>ftld crashes: {title}</title>\n<style>\n{STYLE}</style>\n\
          <h1>Crash states of {title}</h1>\n{verdict}\n{strip}{note}<table>\n{table}</table>\n{cases}</html>\n",
-        title = escaped(&report.recording),
+        title = escaped(&report.recording()),
         strip = report.strip.svg()
     )
 }

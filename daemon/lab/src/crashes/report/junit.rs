@@ -49,7 +49,7 @@ pub(in crate::crashes) fn junit(report: &Report, about: &About<'_>) -> String {
          <testsuites name=\"ftld crashes\" {counts}>\n\
          <testsuite name=\"ftld crashes {}\" {counts} time=\"{:.3}\">\n\
          {cases}</testsuite>\n</testsuites>\n",
-        text(&report.recording),
+        text(&report.recording()),
         report.seconds
     )
 }

@@ -47,7 +47,8 @@ impl FailedCase {
 /// Result of an exploration.
 #[derive(Debug)]
 pub(super) struct Report {
-    pub(super) recording: String,
+    /// The recordings of all devices.
+    pub(super) recordings: Vec<String>,
     pub(super) check: String,
     /// The check is a function in this process.
     pub(super) in_process: bool,
@@ -121,7 +122,10 @@ impl Report {
     ) -> Report {
         let entries = points.iter().map(|event| timeline.events[*event].number);
         Report {
-            recording: args.recording.display().to_string(),
+            recordings: args
+                .recordings()
+                .map(|path| path.display().to_string())
+                .collect(),
             check: args.check.clone(),
             in_process: false,
             server: args.server,
@@ -161,6 +165,11 @@ impl Report {
             seconds: 0.0,
             check_seconds: 0.0,
         }
+    }
+
+    /// Returns the names of the recordings.
+    pub(super) fn recording(&self) -> String {
+        self.recordings.join(", ")
     }
 
     /// Adds a failed case; only the smallest are kept.
@@ -229,16 +238,10 @@ impl Report {
         if self.in_process {
             return format!("run.case(\"{case}\", check)");
         }
-        let words = [
-            "ftld",
-            "crashes",
-            &self.recording,
-            "--check",
-            &self.check,
-            "--case",
-            &case.to_string(),
-        ];
-        let mut words = words.map(str::to_owned).to_vec();
+        let mut words = ["ftld", "crashes"].map(str::to_owned).to_vec();
+        words.extend(self.recordings.iter().cloned());
+        let case = case.to_string();
+        words.extend(["--check", &self.check, "--case", &case].map(str::to_owned));
         if !self.loss.is_empty() {
             let names: Vec<_> = self.loss.iter().map(name).collect();
             words.extend(["--loss".into(), names.join(",")]);
@@ -285,7 +288,8 @@ impl Report {
         let groups = self.groups.by_states();
         let groups: Vec<_> = groups.into_iter().map(groups::Group::json).collect();
         json!({
-            "recording": self.recording,
+            "recording": self.recordings[0],
+            "other_recordings": self.recordings[1..],
             "check": self.check,
             "model": self.model,
             "at": self.at,
@@ -334,18 +338,22 @@ pub(super) struct About<'a> {
 impl About<'_> {
     /// Returns the bytes of initial content that the recording lacks.
     fn unreadable(&self) -> u64 {
-        let ranges = self.timeline.unreadable.iter();
+        let devices = self.timeline.devices.iter();
+        let ranges = devices.flat_map(|device| &device.unreadable);
         ranges.map(|range| range.end - range.start).sum()
     }
 
     /// Returns what the states do not contain, if anything.
     pub(super) fn missing(&self) -> Option<String> {
-        let first = self.timeline.unreadable.first()?;
+        let mut devices = self.timeline.devices.iter().enumerate();
+        let (number, first) =
+            devices.find_map(|(number, device)| Some((number, device.unreadable.first()?)))?;
         Some(format!(
-            "{} of initial content, first at byte {}, could not be read when the recording began: \
+            "{} of initial content, first at byte {}{}, could not be read when the recording began: \
              the states have zeros there",
             ftld_kit::size::show_size(self.unreadable()),
-            first.start
+            first.start,
+            self.timeline.of_device(number)
         ))
     }
 
@@ -390,7 +398,7 @@ impl About<'_> {
                     Some(text) => text,
                     None => continue,
                 },
-                Some(0) => match point.last_flush {
+                Some(0) => match point.last_flush[self.timeline.device_of(first)] {
                     0 if self.timeline.is_recovery => "keep what the first cut left".into(),
                     0 => "keep the content of the last FLUSH".into(),
                     flush => {
@@ -408,11 +416,14 @@ impl About<'_> {
                 true => String::new(),
                 false => format!(", not of {}", self.request(newest)),
             };
-            let offset = u64::from(first) * bytes;
-            let place = self.places.name(entry, offset);
+            let number = self.timeline.device_of(first);
+            let device = &self.timeline.devices[number];
+            let offset = device.offset(first, self.timeline.unit_bytes);
+            let place = self.places.name((entry, number), offset);
             lines.push(format!(
-                "bytes {offset} to {}{} {has}{instead}",
-                (u64::from(last) + 1) * bytes - 1,
+                "bytes {offset} to {}{}{} {has}{instead}",
+                offset + (u64::from(last - first) + 1) * bytes - 1,
+                self.timeline.of_device(number),
                 place.map(|name| format!(" ({name})")).unwrap_or_default()
             ));
         }
@@ -444,6 +455,7 @@ impl About<'_> {
             return format!("{word} {number}");
         };
         let (offset, length) = (event.offset, event.length);
+        let of = self.timeline.of_device(event.device);
         match &event.what {
             What::Change { kind, .. } => {
                 let name = match kind {
@@ -451,11 +463,11 @@ impl About<'_> {
                     Kind::WriteZeroes => "write-zeroes",
                     _ => "write",
                 };
-                format!("{word} {number} ({name} of {length} bytes at {offset})")
+                format!("{word} {number} ({name} of {length} bytes at {offset}{of})")
             }
-            What::Flush { covers: None } => format!("{word} {number} (FLUSH)"),
+            What::Flush { fua: false, .. } => format!("{word} {number} (FLUSH{of})"),
             What::Flush { .. } => {
-                format!("{word} {number} (FUA of {length} bytes at {offset})")
+                format!("{word} {number} (FUA of {length} bytes at {offset}{of})")
             }
             What::Mark(mark) => {
                 let text = &self.timeline.marks[ftld_kit::convert::index(*mark)];

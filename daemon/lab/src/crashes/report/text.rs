@@ -31,7 +31,7 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
     let _ = writeln!(
         out,
         "{}: {}, {flushes}, {}{cut}",
-        report.recording,
+        report.recording(),
         counted(to_u64(changes), "change"),
         counted(to_u64(marks), "mark")
     );
@@ -86,7 +86,7 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
             false => writeln!(
                 out,
                 "interrupted; `ftld crashes {}` with --ledger FILE keeps verdicts",
-                report.recording
+                report.recordings.join(" ")
             ),
         };
     } else if report.stopped {

@@ -7,18 +7,18 @@ use proptest::prelude::*;
 
 /// A request of a random recording.
 #[derive(Clone, Copy, Debug)]
-struct Random {
-    kind: Kind,
-    unit: u64,
-    units: u64,
-    value: u8,
+pub(super) struct Random {
+    pub(super) kind: Kind,
+    pub(super) unit: u64,
+    pub(super) units: u64,
+    pub(super) value: u8,
     /// How many later requests begin before it ends.
     overlaps: usize,
-    fua: bool,
-    fails: bool,
+    pub(super) fua: bool,
+    pub(super) fails: bool,
 }
 
-fn random() -> impl Strategy<Value = Random> {
+pub(super) fn random() -> impl Strategy<Value = Random> {
     let kinds = prop::sample::select(vec![
         Kind::Write,
         Kind::Write,
@@ -41,13 +41,13 @@ fn random() -> impl Strategy<Value = Random> {
 }
 
 /// A request with its moments.
-struct Timed {
-    of: Random,
-    begin: u64,
-    end: u64,
+pub(super) struct Timed {
+    pub(super) of: Random,
+    pub(super) begin: u64,
+    pub(super) end: u64,
 }
 
-fn timed(requests: &[Random]) -> Vec<Timed> {
+pub(super) fn timed(requests: &[Random]) -> Vec<Timed> {
     // Request i begins at 10 i and ends behind the begin of `overlaps` later ones.
     let mut all: Vec<Timed> = (0..)
         .zip(requests)
@@ -133,14 +133,14 @@ proptest! {
     }
 }
 
-fn value(timeline: &Timeline, content: Content) -> u8 {
+pub(super) fn value(timeline: &Timeline, content: Content) -> u8 {
     let mut bytes = vec![0; 4096];
     timeline.contents.read(content, &mut bytes).unwrap();
     bytes[0]
 }
 
 /// Contents that a unit may have after a cut at `now`, request by request.
-fn allowed(requests: &[Timed], unit: u64, now: u64) -> BTreeSet<u8> {
+pub(super) fn allowed(requests: &[Timed], unit: u64, now: u64) -> BTreeSet<u8> {
     let touches = |of: &Random| (of.unit..of.unit + of.units).contains(&unit);
     let is_change = |of: &Random| matches!(of.kind, Kind::Write | Kind::Trim);
     let content = |of: &Random| if of.kind == Kind::Write { of.value } else { 0 };

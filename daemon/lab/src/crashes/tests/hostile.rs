@@ -63,7 +63,7 @@ fn unreadable_content_is_unknown_and_the_report_says_so() {
     recorder.write(3, "known from here on");
     let saved = recorder.save();
     let (report, timeline) = saved.explored(&saved.args("true")).unwrap();
-    assert!(matches!(&timeline.unreadable[..], [only] if *only == (2 * UNIT..5 * UNIT)));
+    assert!(matches!(&timeline.devices[0].unreadable[..], [only] if *only == (2 * UNIT..5 * UNIT)));
     let about = About {
         timeline: &timeline,
         places: &report.places,

@@ -2,6 +2,7 @@
 
 mod definition;
 mod functions;
+mod group;
 mod hostile;
 mod leaves;
 mod nested;
@@ -51,6 +52,7 @@ fn head(units: u64, flash: Option<Flash>) -> Head {
         physical_block: 4096,
         has_data: true,
         started_unix_s: 0,
+        clock: None,
         flash,
         write_cache: None,
     }
@@ -138,6 +140,7 @@ impl Saved {
     fn args(&self, check: &str) -> CrashesArgs {
         CrashesArgs {
             recording: self.path.clone(),
+            others: Vec::new(),
             check: check.into(),
             model: Model::Cache,
             at: At::Request,

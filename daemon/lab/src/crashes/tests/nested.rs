@@ -392,11 +392,16 @@ fn recorded(requests: &[Random], mut recorder: Recorder) -> Saved {
     recorder.save()
 }
 
+/// Returns an image of the device.
+fn image_of(timeline: &Timeline, path: &Path) -> RawImage {
+    let (device, unit) = (&timeline.devices[0], timeline.unit_bytes);
+    RawImage::create(path.into(), device, unit, timeline.written.clone()).unwrap()
+}
+
 /// Returns the device in a state.
 fn bytes(timeline: &Timeline, state: &State, path: &Path) -> Vec<u8> {
-    let (size, unit) = (timeline.head.size, timeline.unit_bytes);
     let _ = std::fs::remove_file(path);
-    let mut image = RawImage::create(path.into(), size, unit, timeline.written.clone()).unwrap();
+    let mut image = image_of(timeline, path);
     image.put(state, &timeline.contents).unwrap();
     std::fs::read(path).unwrap()
 }
@@ -446,9 +451,7 @@ proptest! {
         let plan = Plan::of(&args).unwrap();
         let contents = timeline.contents.count();
         let nested = Nested::of(&timeline, &outer, tape.take()).unwrap();
-        let mut image = RawImage::create(
-            saved.folder.path().join("states"), UNITS * UNIT, 4096, timeline.written.clone()
-        ).unwrap();
+        let mut image = image_of(&timeline, &saved.folder.path().join("states"));
         let mut found = BTreeSet::new();
         for (case, state) in nested.iter().flat_map(|of| of.states(&plan).unwrap()) {
             image.put(&state, &timeline.contents).unwrap();
