@@ -56,6 +56,7 @@ fn args(folder: &Path, recording: PathBuf) -> CrashesArgs {
     CrashesArgs {
         recording,
         others: Vec::new(),
+        mounts: None,
         check: "true".into(),
         model: Model::Cache,
         loss: vec![Loss::Garbage, Loss::Channel],
