@@ -19,16 +19,13 @@ cd "$SCRATCH/user" || exit
 user=(setpriv --reuid nobody --regid nogroup --clear-groups env -u XDG_RUNTIME_DIR HOME="$PWD" TMPDIR="$PWD/tmp" PATH="$SCRATCH:/usr/bin:/bin")
 # recipe CODE TEXT [--agitate | --group] NAME ARGUMENT...: exit code and a text of the report.
 recipe() {
-  # shellcheck disable=SC2016 # for the shell of the check
-  local wanted=$1 text=$2 name=$3 seconds=$SECONDS_EACH began options=() folders=('{}') check='check $FTLD_FILES'
+  local wanted=$1 text=$2 name=$3 seconds=$SECONDS_EACH began options=() folders=('{}') check="check \$FTLD_FILES"
   shift 3
   if [ "$name" = --agitate ]; then
     options=("$name") name=$1
     shift
   elif [ "$name" = --group ]; then
-    options=(--group 2) folders=('{}' '{2}') name=$1
-    # shellcheck disable=SC2016 # for the shell of the check
-    check='check $FTLD_FILES $FTLD_FILES_2'
+    options=(--group 2) folders=('{}' '{2}') check="check \$FTLD_FILES \$FTLD_FILES_2" name=$1
     shift
   fi
   # Nearly all its FLUSHes are of initdb, and a state takes long.

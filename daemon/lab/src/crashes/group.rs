@@ -91,7 +91,7 @@ pub(super) fn read(args: &CrashesArgs, scratch: &Path) -> Result<Timeline, Failu
     let names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();
     let (mut built, mut end, mut was_cut_off) = (Vec::new(), u64::MAX, false);
     for mut member in members {
-        let entries = timeline::entries_of(&mut member.reader);
+        let entries = timeline::entries(&mut member.reader);
         let mut of = Built::of_entries(&member.head, entries, &contents, BTreeMap::new())?;
         let after = member.clock.began_ns - zero;
         of.times

@@ -152,7 +152,7 @@ impl Timeline {
         let mut reader = open(path, cut_off)?;
         let head = reader.head().clone();
         let name = path.display().to_string();
-        let entries = entries_of(&mut reader);
+        let entries = entries(&mut reader);
         let mut timeline = Timeline::of_entries(&name, head, entries, scratch)?;
         timeline.was_cut_off = reader.was_cut_off();
         Ok(timeline)
@@ -342,8 +342,8 @@ pub(super) fn open(path: &Path, cut_off: bool) -> Result<Reader, Failure> {
     }
 }
 
-/// Returns the entries of a recording; an error once the user has ended the exploration.
-pub(super) fn entries_of(reader: &mut Reader) -> impl Iterator<Item = Result<Entry, Failure>> {
+/// Returns the entries of a recording, until the user interrupts.
+pub(super) fn entries(reader: &mut Reader) -> impl Iterator<Item = Result<Entry, Failure>> {
     reader.map(|entry| match interrupt::came() {
         true => Err(Failure::failed(
             "interrupted while the recording was read; nothing is explored",
