@@ -11,10 +11,14 @@ use ftld_device::instance::Dirs;
 use ftld_device::options::{DeviceArgs, DeviceOptions};
 use ftld_device::status::InstanceInfo;
 use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::interrupt;
+use ftld_kit::size::parse_size;
 use ftld_lab::crashes::Scratch;
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Name of the first demo; others get a number.
 const NAME: &str = "demo";
@@ -57,7 +61,9 @@ pub(crate) struct DemoArgs {
 /// # Errors
 /// The arguments do not fit, or the device fails.
 pub(crate) fn demo(args: &DemoArgs, dirs: &Dirs, json: bool) -> Result<(), Failure> {
-    let folder = Scratch::create_in(&place())?;
+    // From here on Ctrl-C ends the demo in order.
+    let is_over = interrupt::flag()?;
+    let folder = Scratch::create_in(&place(&args.size)?)?;
     let config = config(args, dirs, folder.path())?;
     let setting = Setting {
         pattern: args.load,
@@ -70,6 +76,9 @@ pub(crate) fn demo(args: &DemoArgs, dirs: &Dirs, json: bool) -> Result<(), Failu
         ..How::default()
     };
     loop {
+        if is_over.load(Relaxed) {
+            return Ok(());
+        }
         match serve(&config, dirs, how) {
             Err(cut) if cut.exit == Exit::PowerCut => {
                 eprintln!(
@@ -114,17 +123,23 @@ fn config(args: &DemoArgs, dirs: &Dirs, folder: &Path) -> Result<Config, Failure
     Config::new(&device, &dirs)
 }
 
-/// Returns the folder for temporary files.
-fn place() -> PathBuf {
+/// Returns the folder for temporary files: in memory, if there is room for twice the device.
+///
+/// # Errors
+/// The size is none.
+fn place(size: &str) -> Result<PathBuf, Failure> {
+    let bytes = parse_size(size).map_err(Failure::usage)?.saturating_mul(2);
     let shm = Path::new(SHM);
-    match access(shm, AccessFlags::W_OK) {
-        Ok(()) => shm.to_owned(),
-        Err(_) => std::env::temp_dir(),
-    }
+    let room = statvfs(shm).map_or(0, |fs| fs.blocks_available() * fs.fragment_size());
+    let is_ours = access(shm, AccessFlags::W_OK).is_ok();
+    Ok(match is_ours && bytes <= room {
+        true => shm.to_owned(),
+        false => std::env::temp_dir(),
+    })
 }
 
-/// Opens the page in the browser of this desktop, if there is one.
-pub(crate) fn open_page(facts: &InstanceInfo) {
+/// Names the page, and opens it in the browser of this desktop, if there is one and it is asked for.
+pub(crate) fn show_page(facts: &InstanceInfo, opens: bool) {
     let Some(url) = facts
         .metrics
         .as_deref()
@@ -139,7 +154,7 @@ pub(crate) fn open_page(facts: &InstanceInfo) {
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-    if !has_desktop {
+    if !opens || !has_desktop {
         return;
     }
     let opened = Command::new("xdg-open")

@@ -152,14 +152,18 @@ impl Shared {
         let mut rng = SplitMix::new(1);
         self.fill(device, &mut data, &mut rng);
         let (mut pattern, mut stream) = (Pattern::None, Stream::Nothing);
-        let mut owed = 0.0;
+        let (mut owed, mut last) = (0.0, Instant::now());
         while let Some(setting) = self.next(TICK) {
+            let now = Instant::now();
+            // What a slower device or a pause leaves undone is not made up for.
+            let elapsed = (now - last).min(2 * TICK);
+            last = now;
             if setting.pattern != pattern {
                 pattern = setting.pattern;
                 stream = Stream::of(pattern, device.size(), &mut rng);
             }
-            owed += f64::from(setting.rate) * TICK.as_secs_f64();
-            let until = Instant::now() + TICK;
+            owed += f64::from(setting.rate) * elapsed.as_secs_f64();
+            let until = now + TICK;
             while owed >= 1.0 {
                 owed -= 1.0;
                 let Some(request) = stream.next(&mut rng) else {

@@ -35,6 +35,7 @@ recipe() {
   "${user[@]}" ftld crash-test "${options[@]}" --memory 512MiB --at flush --for "${seconds}s" --failures 1 --check "../recipes/$name $check" \
     -- "../recipes/$name" run "${folders[@]}" "$@" > out 2>&1
   same "$name $* ${options[*]}: exit code" $? "$wanted"
+  [ "$wanted" != 0 ] || step "$name $* ${options[*]}: states" grep -E '[1-9][0-9]* different ones checked, 0 failed' out
   if grep -qF -- "$text" out; then ok "$name $* ${options[*]}: $text"; else
     bad "$name $* ${options[*]}: no '$text'"
     cat out

@@ -14,12 +14,13 @@ use ftld_kit::size::parse_size;
 use ftld_kit::sparse;
 use ftld_traces::recording::{Kind, Reader};
 use nand_model::{PROFILES, Profile};
+use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -160,8 +161,13 @@ fn share(recording: &Path) -> Result<(), Failure> {
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let umask = umask.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
     let rights = Permissions::from_mode(0o666 & !umask.unwrap_or(0o077));
-    let failed = |error| Failure::io(recording.display(), &error);
-    std::fs::set_permissions(recording, rights).map_err(failed)
+    // Who owns the folder may have put a link to another file in its place.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(recording);
+    let set = file.and_then(|file| file.set_permissions(rights));
+    set.map_err(|error| Failure::io(recording.display(), &error))
 }
 
 /// Passes what differs between this environment and the one of a program that uses the device.

@@ -1,7 +1,8 @@
 //! COMMAND on the host's own kernel, as root: the device over ublk, the kernel's NBD client, or a
 //! loop device on a file of nbdfuse.
 //!
-//! Mounts are in a namespace of their own, which ends with the last process in it.
+//! Mounts are in a namespace of their own, which ends with the last process in it. nbdfuse is in
+//! another one: a process that ends unmounts what is in its namespace, and would wait for itself.
 
 use super::agitate::{self, Agitation};
 use super::device::{Device, Places, kernel_flushes};
@@ -15,6 +16,7 @@ use ftld_kit::descendants;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_lab::crashes::nth_file;
 use nix::mount::{MntFlags, MsFlags, mount, umount, umount2};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -122,9 +124,13 @@ pub(super) fn run(
     // A namespace belongs to a thread.
     std::thread::scope(|scope| {
         let inside = scope.spawn(move || {
-            sys::mounts::own_copy().map_err(|error| Failure::io("a mount namespace", &error))?;
+            let own_mounts = || {
+                sys::mounts::own_copy().map_err(|error| Failure::io("a mount namespace", &error))
+            };
+            own_mounts()?;
             let attached = (0..devices.len()).map(|device| Disk::attach(way, folder, device));
             let disks: Vec<Disk> = attached.collect::<Result<_, _>>()?;
+            own_mounts()?;
             let counts = || {
                 let names = disks
                     .iter()
@@ -257,6 +263,8 @@ impl Drop for Disk {
         self.attached = None;
         if let Some(nbdfuse) = &mut self.nbdfuse {
             let _ = umount2(&self.fuse, MntFlags::MNT_DETACH);
+            // It unmounts in its own namespace.
+            let _ = kill(pid(nbdfuse), Signal::SIGTERM);
             let end = Instant::now() + PATIENCE;
             while matches!(nbdfuse.try_wait(), Ok(None)) && Instant::now() < end {
                 std::thread::sleep(LOOK_EVERY);

@@ -149,7 +149,7 @@ impl Machine {
             Uml::find(how.memory, &place).map(Machine::Uml)
         };
         let host = || Way::find(crashes.recordings().count()).map(Machine::Host);
-        let is_mounted = crashes.nested.is_some() && fs != file_system::NONE;
+        let is_mounted = ftld_lab::crashes::is_kept(crashes) && fs != file_system::NONE;
         match how.machine {
             Some(Where::Host) if is_mounted => Err(Failure::usage(
                 "--nested: a mount on this kernel does not tell in which order it repairs; use `--machine uml`",

@@ -115,6 +115,7 @@ pub(super) fn explore(
     let all = plan.crashes.clone();
     let (mut left, mut sums) = (all.time, Sums::default());
     let (mut reports, mut judged): (Vec<Value>, _) = (Vec::new(), Ok(()));
+    let mut broken = None;
     for (number, seed) in (1..).zip(seeds.first..=seeds.last) {
         plan.agitate = Some(seed);
         plan.crashes = of_seed(&all, number);
@@ -122,14 +123,25 @@ pub(super) fn explore(
             message: format!("seed {seed}: {}", failure.message),
             ..failure
         };
-        plan.record(is_over).map_err(of_this)?;
+        // What the seeds before have found is told in any case.
+        if let Err(failure) = plan.record(is_over).map_err(of_this) {
+            broken = Some(failure);
+            break;
+        }
         let runs_left = u32::try_from(seeds.count() - number + 1).expect("a bounded count");
         plan.crashes.time = left.map(|left| left / runs_left);
         plan.crashes.failures = all.failures.saturating_sub(sums.failed);
         let began = Instant::now();
-        let visited = crashes::explored(&plan.crashes).map_err(of_this)?;
+        let visited = match crashes::explored(&plan.crashes).map_err(of_this) {
+            Ok(visited) => visited,
+            Err(failure) => {
+                broken = Some(failure);
+                break;
+            }
+        };
         left = left.map(|left| left.saturating_sub(began.elapsed()));
         sums.add(seed, &plan.crashes.recording, &visited);
+        broken = broken.or_else(|| visited.unwritten().map(of_this));
         judged = judged.and(visited.judged().map_err(of_this));
         match json {
             true => {
@@ -156,6 +168,9 @@ pub(super) fn explore(
             }),
         )?,
         false => output::print(&sums.text(seeds))?,
+    }
+    if let Some(failure) = broken {
+        return Err(failure);
     }
     match sums.failed {
         0 => judged,

@@ -87,9 +87,7 @@ pub(super) fn shown(
         };
     };
     // A second cut is during a mount or behind it.
-    let is_nested =
-        args.nested.is_some() || args.case.as_ref().is_some_and(|case| case.contains('+'));
-    if fs.is_readable && !is_nested {
+    if fs.is_readable && !crashes::is_kept(of) {
         args.files.get_or_insert_with(|| "/".into());
         return Ok(args);
     }

@@ -423,8 +423,8 @@ fn serve_until_told(
     };
     let ready = || {
         announce(&served.facts, how.json);
-        if how.opens_page {
-            demo::open_page(&served.facts);
+        if how.load.is_some() {
+            demo::show_page(&served.facts, how.opens_page);
         }
         if let Some(log) = log {
             detach::leave_terminal(log);

@@ -21,6 +21,7 @@ use ftld_device::transport::holders::Users;
 use ftld_device::transport::{Service, StopHow};
 use ftld_device::volume::Volume;
 use ftld_kit::failure::{Failure, panic_text};
+use ftld_kit::interrupt;
 use ftld_kit::output::print;
 use serde_json::json;
 use std::sync::Arc;
@@ -52,6 +53,10 @@ pub(super) fn run(
             signal(SignalKind::terminate()).map_err(failed)?,
             signal(SignalKind::interrupt()).map_err(failed)?,
         );
+        // A signal that came while the device was made.
+        if interrupt::came() {
+            return Ok(StopHow::Remove);
+        }
         let observed = served.clone() as Arc<dyn PageSource>;
         if !matches!(http, Http::Off) {
             spawn(served, "history", history::record(observed.clone()));

@@ -127,6 +127,9 @@ fn a_demo_has_a_load_that_its_page_changes_and_leaves_nothing() {
         status["host"]["write"]["completed"].as_u64() > Some(500)
     });
 
+    let address = again.split_once("metrics=http://").unwrap().1;
+    let address = address.split_once('/').unwrap().0;
+    assert_eq!(of(http(address, "GET", load, "")), ("uniform".into(), 5000));
     assert!(folder.exists());
     demo.signal(Signal::SIGINT);
     assert_eq!(demo.child.wait().unwrap().code(), Some(0));

@@ -165,8 +165,10 @@ pub(super) fn explore(
     report.seconds = began.elapsed().as_secs_f64();
     if let Some(worker) = workers.first_mut() {
         shrink_failed(args, shared, &mut report, worker)?;
-        report.fails_uncut =
-            report.failed > 0 && !report.interrupted && fails_uncut(shared, worker)?;
+        // A check that cannot run any more does not take the report with it.
+        report.fails_uncut = report.failed > 0
+            && !report.interrupted
+            && fails_uncut(shared, worker).unwrap_or(false);
         let shown: Vec<Case> = report
             .shortest()
             .map(|failed| failed.case.clone())
@@ -551,14 +553,16 @@ fn ended() -> Failure {
 /// Returns whether the check fails on the state after the last entry, with all requests.
 fn fails_uncut<J: Judge>(shared: &Shared, worker: &mut Worker<J>) -> Result<bool, Failure> {
     let timeline = &shared.timeline;
-    let Some(last) = timeline.events[timeline.whole.clone()].last() else {
+    // The end of a recording that was cut off is a cut.
+    let last = timeline.events[timeline.whole.clone()].last();
+    let Some(last) = last.filter(|_| !timeline.was_cut_off) else {
         return Ok(false);
     };
     let (point, choice) = find(timeline, last.number, None)?;
     let state = State::of(&point, &choice, &timeline.contents);
     let case = Case::Prefix { entry: last.number };
-    let checked = worker.check(&state, point.mark, &case, || false)?;
-    Ok(checked.is_some_and(|checked| !checked.verdict.passed()))
+    let checked = worker.check(&state, point.mark, &case, || shared.is_interrupted())?;
+    Ok(checked.is_some_and(|checked| shared.fails(&checked)))
 }
 
 /// Shrinks the smallest failed cases; the report then names the shortest.

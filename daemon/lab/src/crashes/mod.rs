@@ -50,6 +50,7 @@ pub use args::{At, CrashesArgs, Loss, Model, Mounts};
 pub use check::RECOVERY;
 pub use group::{DEVICES_MAX, nth_file};
 pub use in_process::{Explored, Failing, Plan, Recorded, Snapshot};
+pub use recovery::is_kept;
 pub use resident::{Heard, Resident};
 pub use scratch::{Scratch, remove_orphans};
 pub use supervisor::{End, Tail, supervise};
@@ -216,6 +217,11 @@ impl Visited {
             true => output::print_json("crashes", &self.json),
             false => output::print(&self.text),
         }
+    }
+
+    /// Returns why a report is not written.
+    pub fn unwritten(&self) -> Option<Failure> {
+        self.written.clone().err()
     }
 
     /// Returns whether all reports are written and no state failed.

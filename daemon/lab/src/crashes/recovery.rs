@@ -59,8 +59,8 @@ impl Plan {
     }
 }
 
-/// Returns whether what checks do is kept.
-pub(super) fn is_kept(args: &CrashesArgs) -> bool {
+/// Returns whether what checks do is kept: recoveries are cut, or a case of one is shown.
+pub fn is_kept(args: &CrashesArgs) -> bool {
     let is_nested = |case: &String| case.contains('+');
     args.nested.is_some() || args.case.as_ref().is_some_and(is_nested)
 }

@@ -84,7 +84,7 @@ pub(super) fn ask(
     };
     if let Heard::Line(answer) = heard {
         *server = Some(running);
-        let (end, said) = match end_in(&answer) {
+        let (end, said) = match end_in(&answer, task.mounts) {
             Some(end) => (end, String::new()),
             None => (End::Refused, answer),
         };
@@ -116,12 +116,13 @@ fn question(task: &Task, paths: &[PathBuf]) -> String {
     words.join("\t") + "\n"
 }
 
-/// Returns the end of a check that an answer names in the words of a verdict: the check ran
-/// elsewhere, and its output came before.
-fn end_in(answer: &str) -> Option<End> {
+/// Returns the end of a check that an answer names: `ok`, or of one that mounts the states the words
+/// of a verdict, since the user's check ran elsewhere and its output came before.
+fn end_in(answer: &str, mounts: bool) -> Option<End> {
     let number = |words: &str| answer.strip_prefix(words)?.parse().ok();
     match answer {
         "ok" => Some(End::Exit(0)),
+        _ if !mounts => None,
         _ => number("exit code ")
             .map(End::Exit)
             .or_else(|| number("ended by signal ").map(End::Signal)),

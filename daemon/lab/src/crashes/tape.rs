@@ -90,7 +90,7 @@ impl Tape {
         let result = run();
         let bytes = taped.bytes + REQUEST_BYTES + to_u64(data.len());
         if bytes > RECOVERY_MAX {
-            taped.of.was_cut_off = taped.runs;
+            taped.of.was_cut_off |= taped.runs;
             taped.runs = false;
         }
         if !taped.runs {
