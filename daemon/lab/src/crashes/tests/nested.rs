@@ -117,7 +117,11 @@ fn opens_the_store() {
     let mark = std::env::var("FTLD_MARK").unwrap();
     for unit in 1..=mark.parse().unwrap_or(0) {
         let is_there = how == "no recovery" || base.read(unit) == format!("r{unit}");
-        assert!(is_there, "record {unit} is missing");
+        if !is_there {
+            // A failed test would print a summary, which is not one of this program.
+            let _ = writeln!(std::io::stderr(), "record {unit} is missing");
+            std::process::exit(101);
+        }
     }
 }
 
