@@ -47,8 +47,8 @@ pub(crate) struct CrashTestArgs {
     /// to 5; later recordings are FILE.2, FILE.3
     #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1", require_equals = true, value_parser = seeds::parse)]
     pub(super) agitate: Option<Seeds>,
-    /// Number of devices, 2 to 8, which lose power in the same moment: {} or {1} is the folder of the
-    /// first one, {2} that of the second
+    /// Number of devices, 2 to 8, which lose power in the same moment: {} or {1} is the folder of
+    /// the first one, {2} that of the second
     #[arg(long, value_name = "N", value_parser = devices)]
     pub(super) group: Option<usize>,
     /// Size of each device

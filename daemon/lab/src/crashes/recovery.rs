@@ -1,4 +1,4 @@
-//! The states that a second power cut leaves: the check repaired a state, and power failed meanwhile.
+//! The states that a second power cut leaves: power failed while the check repaired a state.
 //!
 //! What the check did is a small timeline whose base is the state. Its contents are those of the
 //! recording's timeline, so its states are states of the device as all others.
