@@ -275,6 +275,9 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
+    /// Let another scheme follow the requests of a running instance, without data
+    #[command(subcommand, arg_required_else_help = false)]
+    Shadow(ShadowArgs),
     /// Inject a fault of the flash or of requests into a running instance
     #[command(subcommand, arg_required_else_help = false)]
     Inject(Inject),
@@ -296,6 +299,30 @@ pub(crate) enum Command {
 /// Parses the length of a pause into seconds.
 fn seconds(text: &str) -> Result<f64, Failure> {
     ftld_device::pause::length(parse_seconds(text)?).map(|length| length.as_secs_f64())
+}
+
+/// Schemes that follow the requests.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShadowArgs {
+    /// Add one; it begins with the device's content
+    #[command(allow_missing_positional = true)]
+    Add {
+        /// Name of the instance; not needed if only one is running
+        name: Option<String>,
+        /// The scheme and what differs from the device: SCHEME[:KEY=VALUE,...], such as
+        /// pagemap:op=28
+        #[arg(value_name = "SHADOW")]
+        shadow: String,
+    },
+    /// Remove one
+    #[command(allow_missing_positional = true)]
+    Rm {
+        /// Name of the instance; not needed if only one is running
+        name: Option<String>,
+        /// Its name: the text that added it
+        #[arg(value_name = "SHADOW")]
+        shadow: String,
+    },
 }
 
 /// What can go wrong.
@@ -356,6 +383,7 @@ const SERVING: &[&str] = &[
     "tls_client_ca",
     "record",
     "record_data",
+    "shadow",
     "read_only",
     "write_cache",
     "cache_model",
@@ -382,6 +410,7 @@ const UNCHECKED: &[&str] = &[
     "verify",
     "record",
     "record_data",
+    "shadow",
     "read_only",
     "write_cache",
     "cache_model",
@@ -409,7 +438,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "new-scheme",
         ],
     ),
-    ("Look", &["status", "top", "inspect", "check"]),
+    ("Look", &["status", "top", "shadow", "inspect", "check"]),
     ("Control", &["pause", "step", "resume", "mark", "stop"]),
     ("Faults", &["inject", "crash-test", "crashes"]),
     ("Set up", &["doctor", "completions", "man", "help"]),

@@ -3,8 +3,8 @@
 //! One request per line, one answer per line: `{"command":"status"}`,
 //! `{"command":"stop","force":false}`,
 //! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`,
-//! `{"command":"pause","action":{"pause":30}}`, `{"command":"mark","text":"…"}`. An answer contains
-//! the result or `{"error": "…", "exit": 1}`. The server closes connections that send too much or
+//! `{"command":"pause","action":{"pause":30}}`, `{"command":"mark","text":"…"}`,
+//! `{"command":"shadow","action":{"add":"dftl"}}`. An answer contains the result or `{"error": "…", "exit": 1}`. The server closes connections that send too much or
 //! too slowly.
 
 #[cfg(test)]
@@ -13,6 +13,7 @@ mod tests;
 use ftld_device::inject::{Injected, Injection};
 use ftld_device::instance::Dirs;
 use ftld_device::pause::{PauseAnswer, PauseCommand};
+use ftld_device::shadow::ShadowCommand;
 use ftld_device::status::{Status, StatusSource};
 use ftld_device::sys;
 use ftld_device::target::SOCKET_PATH_MAX;
@@ -66,6 +67,11 @@ pub(crate) enum Request {
         /// Text of the mark.
         text: String,
     },
+    /// Let schemes follow the requests, or no longer.
+    Shadow {
+        /// Command to run.
+        action: ShadowCommand,
+    },
 }
 
 impl Request {
@@ -77,6 +83,7 @@ impl Request {
             Request::Inject { .. } => "inject",
             Request::Pause { .. } => "pause",
             Request::Mark { .. } => "mark",
+            Request::Shadow { .. } => "shadow",
         }
     }
 }
@@ -213,7 +220,7 @@ async fn connection(
         let command = request.as_ref().map_or("invalid", Request::name);
         observed.service().note_control(command);
         let answer = match request {
-            Ok(request) => handle_request(request, &*observed, &asked).await,
+            Ok(request) => handle_request(request, &observed, &asked).await,
             Err(error) => Err(Failure::usage(format!("not a request: {error}"))),
         };
         let answer = answer.unwrap_or_else(|failure| json(Refusal::from(failure)));
@@ -234,12 +241,17 @@ fn is_closed(socket: &OwnedFd) -> bool {
 
 async fn handle_request(
     request: Request,
-    observed: &dyn StatusSource,
+    observed: &Arc<dyn StatusSource>,
     asked: &mpsc::Sender<ControlCommand>,
 ) -> Result<Value, Failure> {
     match request {
         Request::Status {} => Ok(observed.view().status().json()),
         Request::Mark { text } => observed.mark(&text).map(json),
+        Request::Shadow { action } => {
+            let observed = observed.clone();
+            let done = tokio::task::spawn_blocking(move || observed.shadow(&action));
+            done.await.map_err(Failure::failed)?.map(json)
+        }
         Request::Stop { force } => {
             let (answer, told) = oneshot::channel();
             let stop = ControlCommand::Stop { force, answer };

@@ -22,13 +22,15 @@ pub mod metrics;
 mod notify;
 mod rates;
 pub mod serve;
+mod shadows;
 mod top;
 
-use cli::{Cli, Command, Inject, ServeArgs};
+use cli::{Cli, Command, Inject, ServeArgs, ShadowArgs};
 use ftld_device::config::Config;
 use ftld_device::inject::Injection;
 use ftld_device::instance::Dirs;
 use ftld_device::pause::PauseCommand;
+use ftld_device::shadow::ShadowCommand;
 use ftld_device::sys;
 use ftld_device::target::Target;
 use ftld_kit::failure::Failure;
@@ -166,6 +168,12 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             commands::pause(&dirs, name.as_deref(), PauseCommand::Resume, json)
         }
         Some(Command::Mark { text, name }) => commands::mark(&dirs, name.as_deref(), text, json),
+        Some(Command::Shadow(ShadowArgs::Add { name, shadow })) => {
+            commands::shadow(&dirs, name.as_deref(), ShadowCommand::Add(shadow), json)
+        }
+        Some(Command::Shadow(ShadowArgs::Rm { name, shadow })) => {
+            commands::shadow(&dirs, name.as_deref(), ShadowCommand::Rm(shadow), json)
+        }
         Some(Command::Inject(inject)) => {
             let (name, injection) = match inject {
                 Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault)),

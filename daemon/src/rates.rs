@@ -1,7 +1,7 @@
 //! Rates between two status answers of an instance, for `ftld top` and `ftld status --watch`.
 
 use ftld_device::status::Status;
-use ftld_device::volume::{BOUNDS_NS, Op};
+use ftld_device::volume::{HistogramView, Op};
 use ftld_kit::convert::to_f64;
 use nand_model::Cause;
 use serde::Serialize;
@@ -80,24 +80,17 @@ impl Rates {
 impl Latency {
     /// Returns the times of these kinds of requests between two answers; `None` if none completed.
     pub(crate) fn between(before: &Status, now: &Status, ops: &[Op]) -> Option<Latency> {
-        let bounds = now.latency_bounds_ns.map(to_f64);
-        let mut counts = [0.0; BOUNDS_NS.len() + 1];
-        let mut sum = 0.0;
+        let mut times = HistogramView::default();
         for op in ops {
             let [before, now] = [before, now].map(|of| &of.requests(*op).wall);
-            for (sum, (before, now)) in counts.iter_mut().zip(before.counts.iter().zip(now.counts))
-            {
-                *sum += to_f64(now.saturating_sub(*before));
-            }
-            sum += to_f64(now.sum_ns.saturating_sub(before.sum_ns));
+            times.add(&now.since(before));
         }
-        let all: f64 = counts.iter().sum();
-        let at = |share| quantile(&bounds, &counts, share);
-        (all > 0.0).then(|| Latency {
-            mean: sum / all,
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
+        let at = |share| times.quantile(share);
+        Some(Latency {
+            mean: to_f64(times.sum_ns) / to_f64(times.count().max(1)),
+            p50: at(0.5)?,
+            p99: at(0.99)?,
+            p999: at(0.999)?,
         })
     }
 
@@ -105,20 +98,6 @@ impl Latency {
     pub(crate) fn since_start(now: &Status, op: Op) -> Option<Latency> {
         Latency::between(&Status::default(), now, &[op])
     }
-}
-
-/// Returns the value below which this share of a histogram lies, as if a bucket were filled evenly.
-/// Above the last bound, the last bound.
-fn quantile(bounds: &[f64], counts: &[f64], share: f64) -> f64 {
-    let mut left = share * counts.iter().sum::<f64>();
-    let mut low = 0.0;
-    for (count, high) in counts.iter().zip(bounds) {
-        if left <= *count {
-            return low + (high - low) * left / count.max(1.0);
-        }
-        (left, low) = (left - count, *high);
-    }
-    low
 }
 
 /// A time with three digits.
@@ -139,6 +118,7 @@ pub(crate) fn show_ns(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftld_device::volume::BOUNDS_NS;
 
     #[test]
     fn rates_are_what_happened_in_between() {
@@ -178,12 +158,6 @@ mod tests {
         assert_eq!((latency.mean, latency.p99), (4096.0, 25_000.0));
         assert_eq!(latency.p999.round(), 95_000.0);
         assert_eq!(Rates::between(&now, &now), Rates::default());
-    }
-
-    #[test]
-    fn a_quantile_above_the_last_bound_is_the_last_bound() {
-        assert_eq!(quantile(&[1.0, 2.0], &[0.0, 0.0, 5.0], 0.5), 2.0);
-        assert_eq!(quantile(&[1.0, 2.0], &[4.0, 0.0, 0.0], 0.5), 0.5);
     }
 
     #[test]

@@ -3,11 +3,13 @@
 
 mod image;
 mod record;
+mod shadow;
 mod write_cache;
 
 pub use image::ImageRequirements;
 pub use image::{NewDevice, OP_DEFAULT, RawFlash, SIZE_DEFAULT};
 pub(crate) use record::Record;
+pub use shadow::ShadowOptions;
 
 use crate::instance::{self, Dirs};
 use crate::options::{DeviceArgs, DeviceOptions};
@@ -94,6 +96,8 @@ pub struct Config {
     pub atomic_unit: Option<u32>,
     /// The recording of all requests, if there is one.
     pub record: Option<Record>,
+    /// Schemes that follow the requests.
+    pub shadows: Vec<ShadowOptions>,
 }
 
 impl Config {
@@ -183,6 +187,7 @@ impl Layers {
             tls: options.tls(target.as_ref())?,
             read_only: options.read_only,
             record: options.record()?,
+            shadows: options.shadows()?,
             write_cache: options.write_cache()?,
             announces_cache: options.announces_cache()?,
             atomic_unit: options.atomic_unit()?,
@@ -334,6 +339,10 @@ impl DeviceOptions {
             tls_client_ca: self.tls_client_ca.or(other.tls_client_ca),
             record: self.record.or(other.record),
             record_data: self.record_data.or(other.record_data),
+            shadow: match self.shadow.is_empty() {
+                true => other.shadow,
+                false => self.shadow,
+            },
             read_only: self.read_only || other.read_only,
             write_cache: self.write_cache.or(other.write_cache),
             cache_model: self.cache_model.or(other.cache_model),

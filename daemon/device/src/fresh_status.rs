@@ -64,6 +64,7 @@ pub fn fresh() -> StatusSnapshot {
         writes_failing: None,
         paused: None,
         recording: None,
+        shadows: Vec::new(),
         waiting_for: Vec::new(),
     }
 }

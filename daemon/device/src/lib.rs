@@ -29,6 +29,7 @@ pub mod pause;
 pub mod preset;
 pub mod record;
 pub mod service_counters;
+pub mod shadow;
 pub mod shutdown;
 pub mod stack;
 pub mod stall;

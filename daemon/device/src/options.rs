@@ -99,6 +99,16 @@ pub struct DeviceOptions {
     /// Whether a recording contains the data: on or off [default: on]
     #[arg(long, value_name = "on|off", env = "FTLD_RECORD_DATA")]
     pub record_data: Option<String>,
+    /// Scheme that follows the requests without data, such as dftl:op=28; the page and `ftld
+    /// status` show it beside the device; repeatable
+    #[arg(
+        long,
+        value_name = "SCHEME[:KEY=VALUE,...]",
+        env = "FTLD_SHADOW",
+        value_delimiter = ' '
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shadow: Vec<String>,
     /// Refuse writes and leave the image unchanged
     #[arg(long, env = "FTLD_READ_ONLY")]
     pub read_only: bool,

@@ -3,15 +3,18 @@
 
 mod document;
 mod fill;
+mod shadow;
 #[cfg(test)]
 mod tests;
 
 pub use document::{BlockState, Mount, Pause, Shard, Status, WearOfRated, page_of};
+pub use shadow::{Figures, LiveCounters, Shadow};
 
 use crate::config::Latency;
 use crate::inject::Kind;
 use crate::record::{Marked, RecordingView, not_recorded};
 use crate::service_counters::{ServiceCounters, ServiceView};
+use crate::shadow::ShadowCommand;
 use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Op, Paused, WritesFailing};
 use ftld_kit::convert::to_f64;
@@ -86,6 +89,8 @@ pub struct StatusSnapshot {
     pub paused: Option<Paused>,
     /// The recording, if there is one.
     pub recording: Option<RecordingView>,
+    /// Schemes that follow the requests.
+    pub shadows: Vec<Shadow>,
     /// Processes that a requested stop waits for; empty without a stop.
     pub waiting_for: Vec<String>,
 }
@@ -114,6 +119,15 @@ pub trait StatusSource: Send + Sync {
     /// Nothing is recorded, or the recording has failed.
     fn mark(&self, _text: &str) -> Result<Marked, Failure> {
         Err(not_recorded())
+    }
+
+    /// Lets schemes follow the requests, or no longer; returns their names. May take as long as
+    /// listing the device's content.
+    ///
+    /// # Errors
+    /// The shadow is wrong, there, or not there.
+    fn shadow(&self, _command: &ShadowCommand) -> Result<Vec<String>, Failure> {
+        Err(Failure::usage("this device has no shadows"))
     }
 }
 

@@ -92,6 +92,14 @@ pub fn survive_file_size_limit() -> io::Result<()> {
     signal(SignalKind::from_raw(libc::SIGXFSZ)).map(drop)
 }
 
+/// Lets this thread run when no other thread of the process wants its core.
+pub fn yield_to_others() {
+    let this = rustix::thread::gettid();
+    if let Err(error) = rustix::process::setpriority_process(Some(this), 19) {
+        tracing::debug!("lowest priority for a thread: {error}");
+    }
+}
+
 /// Restricts new files and sockets to their owner.
 pub fn private_umask() {
     nix::sys::stat::umask(Mode::from_bits_truncate(0o077));

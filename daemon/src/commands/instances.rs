@@ -1,4 +1,4 @@
-//! Commands for instances: rm, mark, pause, step, resume, inject, stop.
+//! Commands for instances: rm, mark, shadow, pause, step, resume, inject, stop.
 
 use super::list::{images, with_image};
 use crate::control::{self, Request};
@@ -7,6 +7,7 @@ use ftld_device::inject::{Injected, Injection};
 use ftld_device::instance::{Dirs, Instance, check_name};
 use ftld_device::pause::{PauseCommand, PauseState};
 use ftld_device::record::{Marked, check_mark};
+use ftld_device::shadow::ShadowCommand;
 use ftld_device::transport::holders::Users;
 use ftld_device::{stack, transport};
 use ftld_kit::convert::to_f64;
@@ -182,6 +183,27 @@ pub(crate) fn mark(
     }
     let Marked { seq, file } = answer;
     print(&format!("{name}: mark at moment {seq} of {file}\n"))
+}
+
+/// `ftld shadow`.
+///
+/// # Errors
+/// No such instance runs, or it refuses the command.
+pub(crate) fn shadow(
+    dirs: &Dirs,
+    name: Option<&str>,
+    action: ShadowCommand,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let name = pick(dirs, name)?;
+    let shadows: Vec<String> = control::ask(dirs, &name, &Request::Shadow { action })?;
+    if as_json {
+        return print_json("shadow", json!({"name": name, "shadows": shadows}));
+    }
+    print(&match shadows.is_empty() {
+        true => format!("{name}: no shadows\n"),
+        false => format!("{name}: shadows {}\n", shadows.join(", ")),
+    })
 }
 
 /// `ftld pause`, `step` and `resume`.

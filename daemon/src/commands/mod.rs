@@ -20,7 +20,7 @@ pub(crate) use create::create;
 pub(crate) use doctor::doctor;
 pub(crate) use found::Found;
 pub(crate) use inspect::{InspectOptions, check, inspect};
-pub(crate) use instances::{inject, mark, pause, remove, stop, stop_all};
+pub(crate) use instances::{inject, mark, pause, remove, shadow, stop, stop_all};
 pub(crate) use list::start_line;
 pub(crate) use list::{list, names};
 pub(crate) use manual::{completions, manual};

@@ -4,7 +4,7 @@ use super::instances::{ask_status, pick};
 use crate::rates::{Latency, Rates, show_ns};
 use ftld_device::instance::Dirs;
 use ftld_device::record::RecordingView;
-use ftld_device::status::{BlockState, Mount, Pause, Shard, Status, WearOfRated};
+use ftld_device::status::{BlockState, Mount, Pause, Shadow, Shard, Status, WearOfRated};
 use ftld_device::volume::write_cache::CacheView;
 use ftld_device::volume::{Op, Wear};
 use ftld_kit::convert::{to_f64, whole};
@@ -123,6 +123,9 @@ fn text(status: &Status) -> String {
     if let Some(recording) = &status.recording {
         line("recording", &recording_text(recording));
     }
+    for shadow in &status.shadows {
+        line("shadow", &shadow_text(shadow));
+    }
     if !status.read_only_reason.is_empty() {
         line("read-only", &status.read_only_reason);
     }
@@ -163,6 +166,36 @@ fn recording_text(recording: &RecordingView) -> String {
         show_size(recording.bytes),
         recording.waits
     )
+}
+
+/// Returns the figures of a shadow, each with the device's own behind it.
+fn shadow_text(shadow: &Shadow) -> String {
+    if let Some(why) = &shadow.failure {
+        return format!("{} has ended: {why}", shadow.name);
+    }
+    let (own, live) = (&shadow.figures, &shadow.live);
+    let time = |ns: Option<f64>| ns.map_or("-".into(), show_ns);
+    let ratio = |of: Option<f64>| of.map_or("-".into(), |of| format!("{of:.2}"));
+    let mut text = format!(
+        "{}: write amplification {} (device {}), erases {} ({}), RAM {} ({}), write p99 {} ({}) of \
+         flash time",
+        shadow.name,
+        ratio(own.write_amplification),
+        ratio(live.write_amplification),
+        own.erases,
+        live.erases,
+        show_size(own.ram_bytes),
+        show_size(live.ram_bytes),
+        time(own.write_p99_ns),
+        time(live.write_p99_ns)
+    );
+    if shadow.behind > 0 {
+        text += &format!("; {} requests behind", shadow.behind);
+    }
+    if !shadow.exact {
+        text += &format!("; inexact: {} requests dropped", shadow.dropped);
+    }
+    text
 }
 
 /// Returns the state of the write cache, or that no volatile cache is announced; `None` otherwise.

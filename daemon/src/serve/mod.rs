@@ -15,6 +15,7 @@ use crate::live_page::PageState;
 use crate::load::{Load, Setting};
 use crate::metrics::hosts::Hosts;
 use crate::notify::TimeoutExtender;
+use crate::shadows::Shadows;
 use crate::{control, demo, detach, notify};
 pub(crate) use end::close;
 use end::end;
@@ -25,6 +26,7 @@ use ftld_device::faults::{Faults, Faulty};
 use ftld_device::instance::{Dirs, Instance};
 use ftld_device::record::{NewRecording, Recorded, Recorder, head_of};
 use ftld_device::service_counters::ServiceCounters;
+use ftld_device::shadow::{Shadowed, Tap};
 use ftld_device::stall::ProgressSample;
 use ftld_device::status::{InstanceInfo, StatusSource};
 use ftld_device::target::Target;
@@ -109,6 +111,7 @@ pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failur
         service,
         recorder,
         faults,
+        shadows,
         device,
     } = close_unless_started(started, &opened)?;
     if let Some(recording) = recording {
@@ -120,7 +123,7 @@ pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failur
         &*service,
         metrics,
         opened,
-        (recorder, faults),
+        (recorder, faults, shadows),
     );
     leave_folder(&target);
     let running = start_background(served, service)?;
@@ -218,6 +221,7 @@ struct Started {
     service: Arc<dyn Service>,
     recorder: Option<Arc<Recorder>>,
     faults: Arc<Faults>,
+    shadows: Shadows,
     /// The device as its users have it.
     device: Arc<dyn BlockDevice>,
 }
@@ -282,12 +286,18 @@ fn start_device(
     if let Some(recorder) = &recorder {
         device = Arc::new(Recorded::new(device, recorder.clone()));
     }
+    let tap = Arc::<Tap>::default();
+    let head = head_of(&*opened.volume, Some(&opened.image), false)?;
+    let shadows = Shadows::new(tap.clone(), opened.volume.clone(), head, config.latency);
+    shadows.add(&config.shadows)?;
+    device = Arc::new(Shadowed::new(device, tap));
     let service = transport::start(target, passed, device.clone(), context)?;
     Ok(Started {
         control,
         service,
         recorder,
         faults,
+        shadows,
         device,
     })
 }
@@ -317,7 +327,7 @@ fn describe(
     service: &dyn Service,
     metrics: Option<String>,
     opened: Opened,
-    (recorder, faults): (Option<Arc<Recorder>>, Arc<Faults>),
+    (recorder, faults, shadows): (Option<Arc<Recorder>>, Arc<Faults>, Shadows),
 ) -> Arc<Served> {
     assert!(
         opened.volume.size() <= opened.logical_bytes,
@@ -353,6 +363,7 @@ fn describe(
         recorder,
         faults,
         load: OnceLock::new(),
+        shadows,
     })
 }
 

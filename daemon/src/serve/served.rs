@@ -5,10 +5,12 @@
 
 use crate::live_page::{PageSource, PageState};
 use crate::load::Load;
+use crate::shadows::Shadows;
 use ftld_device::faults::Faults;
 use ftld_device::inject::Kind;
 use ftld_device::record::{Marked, Recorder, not_recorded};
 use ftld_device::service_counters::ServiceCounters;
+use ftld_device::shadow::ShadowCommand;
 use ftld_device::status::{InstanceInfo, StatusSnapshot, StatusSource};
 use ftld_device::transport::nbd::NbdStats;
 use ftld_device::volume::{BlockMap, EventsView, Volume};
@@ -29,6 +31,8 @@ pub(super) struct Served {
     pub(super) faults: Arc<Faults>,
     /// The load of `ftld demo`.
     pub(super) load: OnceLock<Load>,
+    /// Schemes that follow the requests.
+    pub(super) shadows: Shadows,
 }
 
 impl StatusSource for Served {
@@ -50,6 +54,7 @@ impl StatusSource for Served {
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
             recording: self.recorder.as_ref().map(|recorder| recorder.view()),
+            shadows: self.shadows.view(),
             waiting_for: self.waiting_for.lock().clone(),
         }
     }
@@ -77,6 +82,10 @@ impl StatusSource for Served {
             seq,
             file: recorder.view().file,
         })
+    }
+
+    fn shadow(&self, command: &ShadowCommand) -> Result<Vec<String>, Failure> {
+        self.shadows.run(command)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::screen::{Column, Instance, Screen};
 use crate::rates::{Latency, Rates, show_ns};
-use ftld_device::status::{BlockState, Status};
+use ftld_device::status::{BlockState, Figures, Status};
 use ftld_device::volume::Wear;
 use ftld_kit::convert::whole;
 use ftld_kit::size::show_size;
@@ -324,7 +324,36 @@ fn causes(instance: &Instance) -> Vec<Line<'static>> {
             Span::styled(bar, colour),
         ])
     }));
+    lines.extend(status.map_or_else(Vec::new, |status| shadows(status)));
     lines
+}
+
+/// The schemes that follow the requests, beside the device since the first of them began.
+fn shadows(status: &Status) -> Vec<Line<'static>> {
+    let Some(first) = status.shadows.first() else {
+        return Vec::new();
+    };
+    let row = |name: &str, of: &Figures, note: &str| {
+        let p99 = of.write_p99_ns.map_or("-".into(), show_ns);
+        let ratio = two_digits(of.write_amplification);
+        Line::from(format!(
+            "{name:<14.14} {ratio:>5} {:>8} {p99:>9}{note}",
+            of.erases
+        ))
+    };
+    let head = Line::from("shadow           WAF   erases write p99").dim();
+    let own = status.shadows.iter().map(|shadow| {
+        let note = match (&shadow.failure, shadow.exact) {
+            (Some(_), _) => " ended",
+            (None, false) => " inexact",
+            (None, true) => "",
+        };
+        row(&shadow.name, &shadow.figures, note)
+    });
+    [head, row("the device", &first.live, "")]
+        .into_iter()
+        .chain(own)
+        .collect()
 }
 
 #[cfg(test)]

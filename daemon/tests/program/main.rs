@@ -14,6 +14,7 @@ mod new_scheme;
 mod record;
 mod replay;
 mod service_manager;
+mod shadows;
 mod slow_disk;
 mod unprivileged;
 mod writes_fail;

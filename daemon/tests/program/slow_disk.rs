@@ -41,6 +41,7 @@ impl StatusSource for Observer {
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
             recording: None,
+            shadows: Vec::new(),
             waiting_for: Vec::new(),
         }
     }

@@ -327,6 +327,7 @@ fn samples(key: &str) -> [&'static str; 2] {
         "verify" => ["\"once\"", "\"always\""],
         "tls" => ["\"optional\"", "\"require\""],
         "record-data" => ["\"off\"", "\"on\""],
+        "shadow" => ["[\"dftl\"]", "[\"pagemap:op=28\"]"],
         "write-cache" => ["\"1MiB\"", "\"2MiB\""],
         "write-cache-announce" => ["\"none\"", "\"volatile\""],
         "atomic-unit" => ["\"8KiB\"", "\"16KiB\""],
@@ -367,6 +368,7 @@ fn every_option_has_every_source_and_the_same_effect_from_each() {
         let of = |value: &str| options_of(&format!("{key} = {value}\n"));
         let typed_text = |value: &str| match value.trim_matches('"') {
             "{\"gc.policy\" = \"greedy\"}" => "gc.policy=greedy".to_owned(),
+            "[\"dftl\"]" => "dftl".to_owned(),
             plain => plain.to_owned(),
         };
         // From a file, below what is typed.

@@ -4,6 +4,7 @@
 //! begin at 0 with the daemon. A reader ignores unknown keys, and refuses a document that lacks a
 //! known one.
 
+use super::shadow::Shadow;
 use crate::by_name::ByName;
 use crate::counters::{EnergyUsed, Operations, SchemeCounters};
 use crate::inject::Kind;
@@ -99,6 +100,8 @@ pub struct Status {
     pub faults: Vec<String>,
     /// The write cache; all zero without one.
     pub write_cache: CacheView,
+    /// Schemes that follow the requests without data.
+    pub shadows: Vec<Shadow>,
 }
 
 /// One chip of a device.

@@ -59,6 +59,7 @@ impl StatusSnapshot {
             faults_injected: self.injected,
             faults: self.faults.clone(),
             write_cache: flash.cache,
+            shadows: self.shadows.clone(),
         }
     }
 

@@ -121,6 +121,29 @@ fn full() -> StatusSnapshot {
         waits: 3,
         failure: Some("full".into()),
     });
+    view.shadows = vec![Shadow {
+        name: "dftl:op=28".into(),
+        scheme: "dftl".into(),
+        profile: "mlc-4k".into(),
+        op_percent: 28.5,
+        parameters: "a=1".into(),
+        memory_bytes: 60,
+        requests: 61,
+        behind: 62,
+        dropped: 63,
+        exact: false,
+        failure: Some("gone".into()),
+        figures: Figures {
+            host_pages_written: 64,
+            programs: 65,
+            erases: 66,
+            write_amplification: Some(1.5),
+            ram_bytes: 67,
+            read_p99_ns: Some(68.5),
+            write_p99_ns: Some(69.5),
+        },
+        live: Figures::default(),
+    }];
     view.waiting_for = vec!["mount /mnt".into(), "fio (pid 7)".into()];
     view
 }

@@ -3,8 +3,8 @@
 //! With `--latency emulate`, wall clock and emulated clock run in parallel: a request starts on the
 //! flash when it arrives, and is due when the flash has finished it. Otherwise the daemon completes
 //! a request at once, so the host issues the next ones before the emulated flash has finished it.
-//! Starts by the wall clock would build up a queue that no real host has. So with d requests in
-//! flight, a request starts at the wall clock or at the d-th newest completion, whichever is later.
+//! Starts by the wall clock would build up a queue that no real host has; [`Completions`] has the
+//! rule instead.
 
 use ftld_kit::convert::{nanos, to_u64, to_usize};
 use nand_model::Nanos;
@@ -12,6 +12,47 @@ use std::time::{Duration, Instant};
 
 /// Number of latest completions that a clock keeps, latest first.
 const KEPT: usize = 64;
+
+/// Latest completions of a chip, latest first.
+///
+/// With d requests in flight, a request starts on the flash when it arrives, or at the d-th newest
+/// completion, whichever is later.
+#[derive(Clone, Debug)]
+pub struct Completions(Vec<Nanos>);
+
+impl Default for Completions {
+    fn default() -> Self {
+        Completions(Vec::with_capacity(KEPT + 1))
+    }
+}
+
+impl Completions {
+    /// Returns when a request that arrives now may start with `depth` requests in flight, itself
+    /// included.
+    #[inline]
+    pub fn start(&self, now: Nanos, depth: u64) -> Nanos {
+        debug_assert!(
+            self.0.len() <= KEPT,
+            "{} latest completions, limited to {KEPT}",
+            self.0.len()
+        );
+        let behind = (to_usize(depth.max(1)) - 1).min(KEPT - 1);
+        now.max(self.0.get(behind).copied().unwrap_or(0))
+    }
+
+    /// Records when a request completed.
+    #[inline]
+    pub fn done(&mut self, at: Nanos) {
+        let place = self.0.iter().position(|&earlier| at >= earlier);
+        let place = place.unwrap_or(self.0.len());
+        self.0.insert(place, at);
+        self.0.truncate(KEPT);
+        debug_assert!(
+            self.0.is_sorted_by(|later, earlier| later >= earlier),
+            "the latest completions come first"
+        );
+    }
+}
 
 /// Mapping from wall time to emulated time, of one chip. The chips of a device have one origin and
 /// one base.
@@ -23,7 +64,7 @@ pub(super) struct Clock {
     emulate: bool,
     /// Chips that share the host's queue.
     chips: u64,
-    latest: Vec<Nanos>,
+    latest: Completions,
 }
 
 impl Clock {
@@ -34,7 +75,7 @@ impl Clock {
             base,
             emulate,
             chips: to_u64(chips),
-            latest: Vec::with_capacity(KEPT + 1),
+            latest: Completions::default(),
         }
     }
 
@@ -46,14 +87,7 @@ impl Clock {
         if self.emulate {
             return now;
         }
-        debug_assert!(
-            self.latest.len() <= KEPT,
-            "{} latest completions, limited to {KEPT}",
-            self.latest.len()
-        );
-        let share = depth.div_ceil(self.chips).max(1);
-        let behind = (to_usize(share) - 1).min(KEPT - 1);
-        now.max(self.latest.get(behind).copied().unwrap_or(0))
+        self.latest.start(now, depth.div_ceil(self.chips))
     }
 
     /// Records when a request completed; with `--latency emulate`, returns that instant by the wall
@@ -68,17 +102,7 @@ impl Clock {
         if self.emulate {
             return Some(self.origin + Duration::from_nanos(at.saturating_sub(self.base)));
         }
-        let place = self
-            .latest
-            .iter()
-            .position(|&earlier| at >= earlier)
-            .unwrap_or(self.latest.len());
-        self.latest.insert(place, at);
-        self.latest.truncate(KEPT);
-        debug_assert!(
-            self.latest.is_sorted_by(|later, earlier| later >= earlier),
-            "the latest completions come first"
-        );
+        self.latest.done(at);
         None
     }
 

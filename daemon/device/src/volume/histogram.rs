@@ -1,5 +1,6 @@
 //! A latency histogram with fixed buckets; threads add samples without a lock.
 
+use ftld_kit::convert::to_f64;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -44,15 +45,7 @@ impl Histogram {
     /// Adds one sample.
     #[inline]
     pub(crate) fn record(&self, ns: u64) {
-        let bucket = BOUNDS_NS
-            .iter()
-            .position(|&bound| ns <= bound)
-            .unwrap_or(BOUNDS_NS.len());
-        debug_assert!(
-            bucket < self.counts.len(),
-            "a bucket of each bound and one for the rest"
-        );
-        self.counts[bucket].fetch_add(1, Relaxed);
+        self.counts[bucket(ns)].fetch_add(1, Relaxed);
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
@@ -69,6 +62,65 @@ impl Histogram {
             .for_each(|(to, from)| *to = from.load(Relaxed));
         view
     }
+}
+
+impl HistogramView {
+    /// Adds one sample.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.counts[bucket(ns)] += 1;
+        self.sum_ns += ns;
+    }
+
+    /// Adds the samples of another one.
+    pub fn add(&mut self, other: &HistogramView) {
+        let counts = self.counts.iter_mut().zip(other.counts);
+        counts.for_each(|(sum, count)| *sum += count);
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// Returns the samples since an earlier view of the same histogram.
+    pub fn since(&self, before: &HistogramView) -> HistogramView {
+        let mut since = *self;
+        let counts = since.counts.iter_mut().zip(before.counts);
+        counts.for_each(|(count, before)| *count = count.saturating_sub(before));
+        since.sum_ns = self.sum_ns.saturating_sub(before.sum_ns);
+        since
+    }
+
+    /// Returns the number of samples.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the time below which this share of the samples lies, as if a bucket were filled
+    /// evenly, ns; above the last bound, the last bound. `None` without samples.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let count = self.count();
+        let mut left = share * to_f64(count);
+        let mut low = 0.0;
+        for (count, high) in self.counts.iter().zip(BOUNDS_NS) {
+            let (count, high) = (to_f64(*count), to_f64(high));
+            if left <= count {
+                low += (high - low) * left / count.max(1.0);
+                break;
+            }
+            (left, low) = (left - count, high);
+        }
+        (count > 0).then_some(low)
+    }
+}
+
+/// Returns the bucket of a sample.
+#[inline]
+fn bucket(ns: u64) -> usize {
+    let bounds = BOUNDS_NS.iter();
+    let bucket = bounds.take_while(|&&bound| ns > bound).count();
+    debug_assert!(
+        bucket <= BOUNDS_NS.len(),
+        "a bucket of each bound and one for the rest"
+    );
+    bucket
 }
 
 #[cfg(test)]
@@ -96,5 +148,19 @@ mod tests {
             (5, 20_000_050_002)
         );
         assert!(BOUNDS_NS.is_sorted());
+    }
+
+    #[test]
+    fn a_quantile_is_within_its_bucket_or_the_last_bound() {
+        let mut view = HistogramView::default();
+        assert_eq!(view.quantile(0.5), None);
+        (0..4).for_each(|_| view.record(10));
+        assert_eq!(view.quantile(0.5), Some(12_500.0));
+        let before = view;
+        (0..5).for_each(|_| view.record(u64::MAX >> 8));
+        assert_eq!(view.since(&before).quantile(0.5), Some(1e10));
+        let mut sum = before;
+        sum.add(&view.since(&before));
+        assert_eq!((sum, sum.count()), (view, 9));
     }
 }

@@ -32,6 +32,7 @@ mod unsynced;
 mod watch;
 pub mod write_cache;
 
+pub use clock::Completions;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue, SIZE_BOUNDS};
 pub use pause_gate::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};

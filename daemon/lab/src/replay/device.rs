@@ -88,17 +88,21 @@ impl SimulatedDevice {
         Ok(())
     }
 
+    /// Returns the least memory that the device takes, in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        to_u64(self.flash.profile.geometry.page_slots()) * BYTES_PER_PAGE
+    }
+
     /// Refuses a device larger than the available memory: the out-of-memory killer would end this
     /// program, or another, without a message.
     pub(super) fn fits_memory(&self, available: Option<u64>) -> Result<(), Failure> {
-        let geometry = &self.flash.profile.geometry;
-        let needed = to_u64(geometry.page_slots()) * BYTES_PER_PAGE;
+        let needed = self.memory_bytes();
         match available.filter(|available| *available < needed) {
             None => Ok(()),
             Some(available) => Err(Failure::failed(format!(
                 "a device of {} of flash takes at least {} of memory, {} are available; choose a \
                  smaller --size",
-                show_size(geometry.data_bytes()),
+                show_size(self.flash.profile.geometry.data_bytes()),
                 show_size(needed),
                 show_size(available)
             ))),

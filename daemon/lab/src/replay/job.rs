@@ -113,7 +113,7 @@ pub(crate) struct Method {
 }
 
 /// Default seed.
-const SEED_DEFAULT: u64 = 1;
+pub(super) const SEED_DEFAULT: u64 = 1;
 
 #[allow(
     clippy::trivially_copy_pass_by_ref,

@@ -32,6 +32,7 @@ mod source;
 mod summary;
 mod survey;
 mod trace_events;
+mod twin;
 
 pub use args::{Repeat, ReplayArgs};
 pub(crate) use arrivals::rate;
@@ -47,6 +48,7 @@ pub(crate) use row::{ConvertCost, Load, Row, SCHEMA, Stalls};
 pub(crate) use run::{Run, check_sizes};
 pub(crate) use sample::{Sample, run_sample};
 pub(crate) use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
+pub use twin::{Twin, TwinPlan, TwinView};
 
 use execute::{execute, guarded};
 use ftld_kit::failure::Failure;

@@ -29,7 +29,8 @@ impl Sim {
         overwrite(self, age, seed, tick)
     }
 
-    fn fill_runs(&mut self, runs: &[Range<u32>]) -> Result<Conditioned, FtlError> {
+    /// Writes these runs of pages, ascending, each in order.
+    pub(super) fn fill_runs(&mut self, runs: &[Range<u32>]) -> Result<Conditioned, FtlError> {
         let pages = self.logical_pages();
         assert!(
             runs.is_sorted_by(|one, next| one.end <= next.start),

@@ -43,6 +43,16 @@ impl Recording {
         }))
     }
 
+    /// Returns a recording of a device that has this head, which is being made. `name` is its name
+    /// in messages.
+    pub(super) fn of_head(name: &str, head: Head) -> Recording {
+        Recording {
+            name: name.to_owned(),
+            cut_off: false,
+            head,
+        }
+    }
+
     /// Returns the number of shards of the recorded device, if it had several.
     pub(super) fn shards(&self) -> Option<u32> {
         self.head.flash.as_ref()?.shards
@@ -122,22 +132,36 @@ impl Recording {
             if entry.kind != Kind::Base {
                 break;
             }
-            let page = |at: u64| u32::try_from(at).ok().filter(|page| *page <= pages);
-            let first = page(entry.offset / page_bytes);
-            let end = entry.offset.saturating_add(entry.length);
-            let end = page(end.div_ceil(page_bytes));
-            let (Some(first), Some(end)) = (first, end) else {
+            let range = entry.offset..entry.offset.saturating_add(entry.length);
+            if !add_pages(&mut runs, range, page_bytes, pages) {
                 return Err(Failure::usage(format!(
                     "{}: {} bytes of initial content at {} reach beyond the device; add a larger \
                      --size",
                     self.name, entry.length, entry.offset
                 )));
-            };
-            match runs.last_mut() {
-                Some(last) if first <= last.end => last.end = last.end.max(end),
-                _ => runs.push(first..end),
             }
         }
         Ok(runs)
     }
+}
+
+/// Appends the pages of a range of bytes to ascending runs. Returns whether the device of `pages`
+/// pages has them.
+pub(super) fn add_pages(
+    runs: &mut Vec<Range<u32>>,
+    bytes: Range<u64>,
+    page_bytes: u64,
+    pages: u32,
+) -> bool {
+    let page = |at: u64| u32::try_from(at).ok().filter(|page| *page <= pages);
+    let first = page(bytes.start / page_bytes);
+    let end = page(bytes.end.div_ceil(page_bytes));
+    let (Some(first), Some(end)) = (first, end) else {
+        return false;
+    };
+    match runs.last_mut() {
+        Some(last) if first <= last.end => last.end = last.end.max(end),
+        _ => runs.push(first..end),
+    }
+    true
 }

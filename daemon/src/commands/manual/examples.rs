@@ -302,6 +302,28 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         )],
     ),
     (
+        "ftld-shadow",
+        &[(
+            "Follow the load of a running device with another scheme, for a while:",
+            &["ftld shadow add demo dftl", "ftld shadow rm demo dftl"],
+        )],
+    ),
+    (
+        "ftld-shadow-add",
+        &[(
+            "Compare two schemes on the load of a running device:",
+            &[
+                "ftld shadow add demo dftl",
+                "ftld shadow add demo pagemap:op=28",
+                "ftld status demo",
+            ],
+        )],
+    ),
+    (
+        "ftld-shadow-rm",
+        &[("Remove one of them:", &["ftld shadow rm demo dftl"])],
+    ),
+    (
         "ftld-mark",
         &[(
             "Record a run, and say what it has reported:",

@@ -399,7 +399,9 @@ mod tests {
     fn every_page_has_examples_that_the_program_takes() {
         let mut pages = Vec::new();
         let mut program = command().disable_help_subcommand(true);
-        program = program.mut_subcommand("inject", |inject| inject.disable_help_subcommand(true));
+        for group in ["inject", "shadow"] {
+            program = program.mut_subcommand(group, |of| of.disable_help_subcommand(true));
+        }
         program.build();
         command_pages(&program, &mut pages);
         for (page, text) in &pages {
@@ -408,6 +410,7 @@ mod tests {
             assert!(lines.clone().count() > 0, "{name} has no example");
             let own = name.replacen("ftld-", "ftld ", 1);
             let own = own.replacen("inject-", "inject ", 1);
+            let own = own.replacen("shadow-", "shadow ", 1);
             assert!(
                 lines.any(|line| line.contains(&own)),
                 "no example of {name} shows it"

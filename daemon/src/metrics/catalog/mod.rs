@@ -17,6 +17,7 @@ mod nbd;
 mod recording;
 mod scheme;
 mod service;
+mod shadow;
 mod shards;
 mod space;
 mod wear;
@@ -228,6 +229,7 @@ pub(crate) static CATALOG: LazyLock<Vec<Family>> = LazyLock::new(|| {
         &scheme,
         wear::FAMILIES,
         shards::FAMILIES,
+        shadow::FAMILIES,
         scheme::FAMILIES,
         durability::FAMILIES,
         nbd::FAMILIES,
