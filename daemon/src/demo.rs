@@ -3,6 +3,7 @@
 //! Everything that it writes is below one folder, which goes with it; after a `kill -9` the next
 //! demo removes it. After an injected power cut it starts again on the same image.
 
+use crate::crash_test::has_room;
 use crate::load::{Pattern, RATES, Setting};
 use crate::serve::{How, serve};
 use clap::Args;
@@ -14,7 +15,6 @@ use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::interrupt;
 use ftld_kit::size::parse_size;
 use ftld_lab::crashes::Scratch;
-use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,6 +42,9 @@ pub(crate) struct DemoArgs {
     /// Parameter of the scheme or its policies
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Scheme that follows the load beside it, such as dftl:op=28; repeatable
+    #[arg(long, value_name = "SCHEME[:KEY=VALUE,...]")]
+    shadow: Vec<String>,
     /// What the load does at first; the page has buttons for it
     #[arg(long, value_enum, default_value_t = Pattern::Uniform)]
     load: Pattern,
@@ -105,6 +108,7 @@ fn config(args: &DemoArgs, dirs: &Dirs, folder: &Path) -> Result<Config, Failure
         size: Some(args.size.clone()),
         op: Some(args.op),
         set: args.set.clone(),
+        shadow: args.shadow.clone(),
         metrics: args.metrics.clone(),
         image: Some(folder.join("image")),
         ..DeviceOptions::default()
@@ -130,9 +134,8 @@ fn config(args: &DemoArgs, dirs: &Dirs, folder: &Path) -> Result<Config, Failure
 fn place(size: &str) -> Result<PathBuf, Failure> {
     let bytes = parse_size(size).map_err(Failure::usage)?.saturating_mul(2);
     let shm = Path::new(SHM);
-    let room = statvfs(shm).map_or(0, |fs| fs.blocks_available() * fs.fragment_size());
     let is_ours = access(shm, AccessFlags::W_OK).is_ok();
-    Ok(match is_ours && bytes <= room {
+    Ok(match is_ours && has_room(shm, bytes) {
         true => shm.to_owned(),
         false => std::env::temp_dir(),
     })

@@ -344,7 +344,7 @@ pub(super) fn kernel_flushes(disk: &Path) -> Result<u64, Failure> {
 }
 
 /// Returns whether a folder has room for this many bytes.
-pub(super) fn has_room(folder: &Path, bytes: u64) -> bool {
+pub(crate) fn has_room(folder: &Path, bytes: u64) -> bool {
     nix::sys::statvfs::statvfs(folder)
         .is_ok_and(|fs| fs.blocks_available() * fs.fragment_size() >= bytes)
 }

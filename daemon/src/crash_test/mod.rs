@@ -37,6 +37,7 @@ pub(crate) use states::{RecordedArgs, recorded};
 
 use agitate::Agitation;
 use args::Where;
+pub(crate) use device::has_room;
 use device::{Counts, Device, Places};
 use file_system::FileSystem;
 use frames::CONTENT_MAX;
@@ -268,7 +269,7 @@ impl Plan {
         let scratch = Scratch::create_in(&scratch_place(&self.crashes))?;
         let shm = Path::new(SHM);
         let wanted = self.bytes.saturating_mul(2 * to_u64(recordings.len()));
-        let in_memory = self.crashes.scratch.is_none() && device::has_room(shm, wanted);
+        let in_memory = self.crashes.scratch.is_none() && has_room(shm, wanted);
         let of_image = in_memory.then(|| Scratch::create_in(shm).ok()).flatten();
         let folder = scratch.path();
         let of_image = of_image.as_ref().unwrap_or(&scratch).path();

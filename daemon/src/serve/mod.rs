@@ -127,13 +127,22 @@ pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failur
     );
     leave_folder(&target);
     let running = start_background(served, service)?;
-    if let Some(setting) = how.load {
-        let load = Load::start(setting, device);
-        let load = load.map_err(|error| Failure::io("the thread of the load", &error))?;
-        running.served.load.get_or_init(|| load);
-    }
-    let stop = serve_until_told((config, dirs), how, log.as_ref(), &running, http, control);
+    let stop = start_load(&running.served, how, device).and_then(|()| {
+        let dirs = (config, dirs);
+        serve_until_told(dirs, how, log.as_ref(), &running, http, control)
+    });
     end_as_told(stop, running)
+}
+
+/// Starts the load of a demo.
+fn start_load(served: &Served, how: How, device: Arc<dyn BlockDevice>) -> Result<(), Failure> {
+    let Some(setting) = how.load else {
+        return Ok(());
+    };
+    let load = Load::start(setting, device);
+    let load = load.map_err(|error| Failure::io("the thread of the load", &error))?;
+    served.load.get_or_init(|| load);
+    Ok(())
 }
 
 /// Sets a private umask, and leaves the caller's session if `how` is detached.

@@ -43,8 +43,10 @@ impl Scratch {
     /// The place cannot be written.
     pub fn create_in(place: &Path) -> Result<Scratch, Failure> {
         Scratch::of(place).map_err(|error| {
-            let what = format!("{}: {error}; choose another by --scratch", place.display());
-            Failure::failed(what)
+            Failure::failed(format!(
+                "{}: {error}; choose another folder for temporary files by --scratch or TMPDIR",
+                place.display()
+            ))
         })
     }
 

@@ -513,7 +513,7 @@ fn what_cannot_be_explored_is_one_message() {
         ..saved.args("true")
     };
     let text = message(&saved, nowhere);
-    assert!(text.contains("choose another by --scratch"), "{text}");
+    assert!(text.contains("by --scratch or TMPDIR"), "{text}");
     let mut recorder = Recorder::new(4);
     recorder.write(0, "x");
     let saved = recorder.save();
