@@ -87,6 +87,7 @@ fn a_shadow_has_the_counters_of_a_replay_of_the_recording() {
     let (code, _, error) = host.run(&["shadow", "rm", "a", "lazyftl:gc.policy=fifo"]);
     assert_eq!(code, 0, "{error}");
     let shadows = settled(&host, requests);
+    let raw = host.json(&["status", "--json"])["raw_bytes"].to_string();
     assert_eq!(
         daemon.metric("ftld_shadow_exact{device=\"a\",shadow=\"superblock\"}"),
         1.0
@@ -111,8 +112,9 @@ fn a_shadow_has_the_counters_of_a_replay_of_the_recording() {
         let mut words = vec!["replay", path, "--scheme", scheme, "--json"];
         match pair.split_once('=') {
             Some(("op", percent)) => words.extend(["--op", percent]),
-            Some(_) => words.extend(["--set", pair]),
-            None => {}
+            Some(_) => words.extend(["--set", pair, "--raw", &raw]),
+            None if scheme == "lazyftl" => {}
+            None => words.extend(["--raw", &raw]),
         }
         let row = host.json(&words);
         let flash = row["flash"].as_object().unwrap();

@@ -10,6 +10,7 @@ use super::recording::{Recording, add_pages};
 use super::sim::Sim;
 use ftl_core::FtlError;
 use ftld_device::config::{Latency, RawFlash, ShadowOptions};
+use ftld_device::flash_device::recorded_profile;
 use ftld_device::method::ResponseUnit;
 use ftld_device::shadow::Request;
 use ftld_device::volume::{Completions, HistogramView};
@@ -171,10 +172,24 @@ fn device_of(shadow: &ShadowOptions, head: &Head) -> Result<SimulatedDevice, Fai
     if let Some((device, size)) = recording.device(&asked)? {
         return Ok(SimulatedDevice::recorded(device, size));
     }
+    // Like for like: on as much flash as the device, unless another is asked for.
+    let raw = match &head.flash {
+        Some(flash) if asked.op.is_none() && asked.profile.is_none() => {
+            let of_chip = recorded_profile(flash, "the device")?.0.geometry;
+            RawFlash::Bytes(of_chip.data_bytes() * u64::from(flash.shards.unwrap_or(1)))
+        }
+        _ => RawFlash::Own,
+    };
     let filled = recording.fill(asked)?;
-    let device = filled.device(None, RawFlash::Own)?;
-    let device = SimulatedDevice::new(device, filled.params.clone(), SEED_DEFAULT);
-    Ok(device)
+    let device = filled.device(None, raw).map_err(|failure| match raw {
+        RawFlash::Own => failure,
+        _ => Failure::new(
+            failure.exit,
+            format!("on the device's flash: {failure}; op=PERCENT gives it a flash of its own"),
+        ),
+    })?;
+    let params = filled.params.clone();
+    Ok(SimulatedDevice::new(device, params, SEED_DEFAULT))
 }
 
 /// Counters when the content had been written.
