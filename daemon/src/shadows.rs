@@ -34,7 +34,7 @@ const GAP: Duration = Duration::from_secs(1);
 /// Interval at which a shadow under load shows its counters.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// Maximum of shadows.
-const SHADOWS_MAX: usize = 16;
+const SHADOWS_MAX: usize = 32;
 
 /// One shadow, as its thread and all others see it.
 struct Follower {
