@@ -32,7 +32,7 @@ q, F10, Ctrl-C        quit
 All figures are those of the last interval. WAF: flash programs per page written. P99, mean and the \
 other times: reads and writes as the host saw them, interpolated within a bucket of the histogram. \
 QUEUE: requests in flight. GC pages/s: pages that garbage collection copied. FREE: erased blocks. \
-A narrow terminal has fewer columns.";
+Shadow: ~ lacks requests, ! has ended. A narrow terminal has fewer columns.";
 
 /// A column: its title, and the terminals that have it.
 struct Shape {
@@ -333,27 +333,20 @@ fn shadows(status: &Status) -> Vec<Line<'static>> {
     let Some(first) = status.shadows.first() else {
         return Vec::new();
     };
-    let row = |name: &str, of: &Figures, note: &str| {
+    let row = |name: &str, of: &Figures, mark: &str| {
         let p99 = of.write_p99_ns.map_or("-".into(), show_ns);
-        let ratio = two_digits(of.write_amplification);
-        Line::from(format!(
-            "{name:<14.14} {ratio:>5} {:>8} {p99:>9}{note}",
-            of.erases
-        ))
+        let ratio = mark.to_owned() + &two_digits(of.write_amplification);
+        let erases = of.erases;
+        Line::from(format!("{name:<14.14} {ratio:>6} {erases:>8} {p99:>9}"))
     };
-    let head = Line::from("shadow           WAF   erases write p99").dim();
-    let own = status.shadows.iter().map(|shadow| {
-        let note = match (&shadow.failure, shadow.exact) {
-            (Some(_), _) => " ended",
-            (None, false) => " inexact",
-            (None, true) => "",
-        };
-        row(&shadow.name, &shadow.figures, note)
+    let head = Line::from("shadow            WAF   erases write p99").dim();
+    let own = status.shadows.iter().map(|shadow| match shadow.failure {
+        Some(_) => row(&shadow.name, &shadow.figures, "!").red(),
+        None if !shadow.exact => row(&shadow.name, &shadow.figures, "~").yellow(),
+        None => row(&shadow.name, &shadow.figures, ""),
     });
-    [head, row("the device", &first.live, "")]
-        .into_iter()
-        .chain(own)
-        .collect()
+    let device = row("the device", &first.live, "");
+    [head, device].into_iter().chain(own).collect()
 }
 
 #[cfg(test)]
@@ -395,6 +388,12 @@ mod tests {
         assert!(line(&text, "gc     ").contains("0.50"), "{text}");
         assert!(text.contains("requests per second, at most 2048"), "{text}");
         assert!(text.contains("erases per block: 1 to 9"), "{text}");
+        assert!(
+            line(&text, "the device ").contains("1.50        7"),
+            "{text}"
+        );
+        let shadow = line(&text, "dftl:op=28 ");
+        assert!(shadow.contains(" ~1.75        7         -"), "{text}");
     }
 
     /// A cell that is cut from the left is another number.

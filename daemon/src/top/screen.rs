@@ -214,8 +214,8 @@ impl Screen {
 pub(super) mod tests {
     use super::*;
     use crate::rates::Latency;
-    use ftld_device::status::Status;
-    use ftld_device::volume::{BOUNDS_NS, Op};
+    use ftld_device::status::{Figures, Shadow, Status};
+    use ftld_device::volume::{BOUNDS_NS, HistogramView, Op};
     use nand_model::Cause;
 
     /// An instance that has served `requests` writes of 4 KiB by the second `at`.
@@ -243,6 +243,16 @@ pub(super) mod tests {
         let wear = &mut status.wear;
         (wear.wear.min, wear.wear.max, wear.wear.mean) = (1, 9, 4.5);
         wear.rated = 3000;
+        let figures = |programs| {
+            let histogram = HistogramView::default();
+            Figures::new((100, programs, 7), 4096, [&histogram, &histogram])
+        };
+        status.shadows = vec![Shadow {
+            name: "dftl:op=28".into(),
+            figures: figures(175),
+            live: figures(150),
+            ..Shadow::default()
+        }];
         Found::from(Box::new(status))
     }
 
