@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_cause_has_a_colour_of_its_own_that_the_live_page_has_too() {
-        let page = include_str!("../../../src/live_page/page.js");
+        let page = include_str!("../../../src/live_page/base.js");
         for (number, cause) in Cause::ALL.into_iter().enumerate() {
             let colour = of_cause(cause);
             for other in &Cause::ALL[..number] {
