@@ -133,7 +133,7 @@ def check_pages_of_a_block(browser, text):
         fail(f"a page is told as {text('page-facts')!r}")
     browser.eval("(() => { document.getElementById('extents').value = 'a.txt: 4096+8192 and 65536+512'; document.querySelector('#file button').click(); return 1; })()")
     browser.until("/^My file: /.test(document.getElementById('file-facts').textContent)", "no pages of a file")
-    wanted = "My file: 1 pages in 1 block (1); 2 dead copies in 2 blocks (1, 2); 1 pages were never written or were trimmed."
+    wanted = "My file: 1 page in 1 block (1); 2 dead copies in 2 blocks (1, 2); 1 page never written or trimmed."
     if text("file-facts") != wanted or browser.eval("file.extents") != "4096+8192,65536+512" or not text("page-facts").endswith("an old version of my file"):
         fail(f"my file is told as {text('file-facts')!r}, {text('page-facts')!r}")
     browser.key("Escape")

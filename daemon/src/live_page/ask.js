@@ -33,7 +33,7 @@ async function poll() {
 function restarted(status) {
   const last = now.ticks.length ? now.ticks[now.ticks.length - 1].at : 0;
   const away = (performance.now() - asked) / 1000 - status.uptime_seconds;
-  now = { ...now, status, sample: 0, events: [], next: 0, fresh: 0, missed: 0, generation: -1, marks: [],
+  now = { ...now, status, sample: 0, events: [], next: 0, missed: 0, generation: -1, marks: [],
     run: now.run + 1, base: last + Math.max(1, away), cuts: [...now.cuts, last + .5] };
   device = before = way = recovered = null;
   row = 0;
@@ -51,19 +51,18 @@ function take(status, history, events, blocks) {
   asked = performance.now();
   if (fresh.length) {
     if (row > 2) now.missed += fresh[fresh.length - 1][0] - last - fresh.length;
-    now.fresh = fresh[0][0];
     // The block to which the copies of an event went, as far as the newest status has it.
-    for (const event of fresh) event.to = target(status, event);
+    for (const event of fresh) Object.assign(event, { to: target(status, event), came: asked });
     now.events = [...now.events, ...fresh].slice(-EVENTS_KEPT);
   }
   if (blocks.used !== undefined && blocks.generation > 0) now.map = unpack(blocks);
   if (blocks.marks) now.marks = blocks.marks;
   now.generation = blocks.generation;
   follow();
-  if (fresh.length && !held && row > 0 && isSlow()) animate(fresh.slice(-SLOW));
+  if (fresh.length && !held && row > 1 && isSlow()) animate(fresh);
 }
 
-const isSlow = () => { const tick = now.ticks[now.ticks.length - 1]; return Boolean(tick) && tick.gc <= SLOW; };
+const isSlow = () => { const near = now.ticks.slice(-5); return near.reduce((sum, t) => sum + t.gc, 0) <= SLOW * near.length; };
 
 // The open block of the stream that takes copies, in the shard of the event's block.
 function target(status, [, , block]) {

@@ -4,8 +4,8 @@
 // the daemon's history.
 
 const EVERY_MS = 1000, KEPT = 600, EVENTS_KEPT = 5000, RECENT = 10, DOTS = 150, VICTIMS = 100, BARS = 48, WAY_MS = 2500;
-// GC runs per second up to which the copies of each are shown; above, their rate.
-const SLOW = 3, NARRATED_S = 600;
+// GC runs per second up to which each is shown, so long; above, their rate.
+const SLOW = 3, SHOWN_MS = 3000, NARRATED_S = 600;
 // Okabe and Ito's colours, which people with any colour vision tell apart, and greys; names stand
 // beside them everywhere.
 const C = { blue: '#0072b2', sky: '#56b4e9', green: '#009e73', yellow: '#e5d53a', orange: '#e69f00', red: '#d55e00',
@@ -34,7 +34,7 @@ const calm = matchMedia('(prefers-reduced-motion: reduce)');
 let device = null;
 // `run` counts the starts of the daemon that this page has seen, and `base` is the time of its
 // start on the page's clock.
-let now = { status: null, ticks: [], sample: 0, events: [], next: 0, fresh: 0, missed: 0, map: null, generation: -1, marks: [],
+let now = { status: null, ticks: [], sample: 0, events: [], next: 0, missed: 0, map: null, generation: -1, marks: [],
   run: 0, base: 0, cuts: [] };
 let held = null, cursor = -1, mode = 'used', op = 'write', clock = 'emulated', plotOf = 'requests', pointed = -1, chosen = -1;
 let before = null, way = null, failures = 0, busy = false, polls = 0, row = 0, asked = 0, said = '', recovered = null;
@@ -46,6 +46,7 @@ const mapValues = (object, of) => Object.fromEntries(Object.entries(object).map(
 const short = (n, digits = 3) => n === null || n === undefined ? '-' : n === 0 ? '0' :
   Math.abs(n) >= 1e9 ? (n / 1e9).toPrecision(digits) + ' G' : Math.abs(n) >= 1e6 ? (n / 1e6).toPrecision(digits) + ' M' :
   Math.abs(n) >= 1e4 ? (n / 1e3).toPrecision(digits) + ' k' : n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(digits);
+const count = (n, what) => short(n) + ' ' + what + (n === 1 ? '' : 's');
 const fixed = n => n === null || n === undefined ? '-' : n.toFixed(2);
 const bytes = n => { let i = 0; while (n >= 1024 && i < 5) { n /= 1024; i++; } return (i && n < 100 ? n.toFixed(1) : Math.round(n)) + ' ' + ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][i]; };
 const digits3 = n => String(Number(n.toPrecision(3)));

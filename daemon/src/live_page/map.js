@@ -132,11 +132,11 @@ function corner(g, i, what) {
   g.fill(); g.stroke();
 }
 
-// GC events of the view, the newest last, and the blocks of those since the last answer.
+// GC events of the view, the newest last, and the blocks of those that came just now.
 function victims() {
-  const { events, fresh } = shown(), gc = device.events.indexOf('gc');
+  const { events } = shown(), gc = device.events.indexOf('gc');
   const found = events.slice(0, held ? cursor + 1 : undefined).filter(e => e[1] === gc && e[2] !== null).slice(-VICTIMS);
-  return { found, newest: found[found.length - 1], blocks: held ? [] : found.filter(e => e[0] >= fresh).map(e => e[2]) };
+  return { found, newest: found[found.length - 1], blocks: held ? [] : found.filter(e => asked - e.came < SHOWN_MS).map(e => e[2]) };
 }
 
 const victimFacts = ([, , block, pages]) => [node('b', 'Victim: block ' + block), ' had ' + pages + ' of ' + device.pages_per_block
@@ -189,7 +189,7 @@ const mark = (map, i) => [...new Set(now.marks.filter(([block]) => cellOf(map, b
 
 // ---- copies on their way from a victim to the open block
 
-const FLIGHT_MS = 800, DELAY_MS = 22, FLYING = 24, LABEL_MS = 1400;
+const FLIGHT_MS = 800, DELAY_MS = 22, FLYING = 24, LABEL_MS = 1600, APART_MS = 200, MOVES = 5;
 let moves = [], flying = 0;
 
 function animate(events) {
@@ -198,9 +198,9 @@ function animate(events) {
   const gc = ['gc', 'wear_move', 'refresh', 'fold'].map(kind => device.events.indexOf(kind));
   for (const e of events) {
     if (!gc.includes(e[1]) || e[2] === null || e.to === null || e.to === undefined || !e[3]) continue;
-    moves.push({ from: cellOf(map, e[2]), to: cellOf(map, e.to), pages: e[3], began: performance.now() });
+    moves.push({ from: cellOf(map, e[2]), to: cellOf(map, e.to), pages: e[3], began: performance.now() + APART_MS * (moves.length % MOVES) });
   }
-  moves = moves.slice(-SLOW);
+  moves = moves.slice(-MOVES);
   if (moves.length && !flying) flying = requestAnimationFrame(fly);
 }
 
@@ -210,7 +210,7 @@ function fly(at) {
   flying = 0;
   if (!grid || !moves.length) return;
   const { w, h, columns } = grid, middle = i => [(i % columns + .5) * w, (Math.floor(i / columns) + .5) * h];
-  for (const { from, to, pages, began } of moves) {
+  for (const { from, to, pages, began } of moves.filter(move => calm.matches || at >= move.began)) {
     const [[x0, y0], [x1, y1]] = [middle(from), middle(to)], bend = [(x0 + x1) / 2, Math.min(y0, y1) - 30], size = Math.max(2, Math.min(5, w / 6));
     const on = k => [(1 - k) ** 2 * x0 + 2 * k * (1 - k) * bend[0] + k * k * x1, (1 - k) ** 2 * y0 + 2 * k * (1 - k) * bend[1] + k * k * y1];
     g.strokeStyle = g.fillStyle = C.red;
@@ -226,7 +226,7 @@ function fly(at) {
       g.fillStyle = C.red;
       g.beginPath(); g.arc(x, y, size, 0, 7); g.fill();
     }
-    const [x, y] = on(.5), text = pages + ' pages copied', wide = g.measureText(text).width;
+    const [x, y] = on(.5), text = count(pages, 'page') + ' copied', wide = g.measureText(text).width;
     g.fillStyle = color('var(--panel)');
     const left = Math.max(0, Math.min(x - wide / 2, $('moves').clientWidth - wide - 8)), top = Math.max(12, y);
     g.fillRect(left, top - 12, wide + 8, 16);

@@ -151,8 +151,8 @@ function drawShadows() {
     const row = node('tr'), name = node('th', s.name);
     name.scope = 'row';
     name.append(node('small', [s.scheme !== s.name && s.scheme, s.profile, 'OP ' + s.op_percent + ' %', s.parameters].filter(Boolean).join(', ')));
-    if (!s.exact) name.append(node('small', 'inexact: ' + short(s.dropped) + ' requests dropped', 'warn'));
-    if (s.behind) name.append(node('small', short(s.behind) + ' requests behind'));
+    if (!s.exact) name.append(node('small', 'inexact: ' + count(s.dropped, 'request') + ' dropped', 'warn'));
+    if (s.behind) name.append(node('small', count(s.behind, 'request') + ' behind'));
     if (s.failure) {
       const why = node('td', 'failed: ' + s.failure, 'bad');
       why.colSpan = 5;
@@ -193,8 +193,8 @@ function drawRecovery() {
   if (isOver) return;
   recovered = recovered || { began: performance.now(), told: -1 };
   const steps = recovery.steps.map(({ step, nanoseconds, text }) => [step.replace(/_/g, ' ') + ', ' + time(nanoseconds), text]);
-  steps.push(['Result', short(recovery.pages_scanned) + ' pages scanned, ' + short(recovery.pages_kept) + ' kept, ' + short(recovery.pages_dropped) + ' dropped; '
-    + short(recovery.blocks_rewritten) + ' blocks rewritten.']);
+  steps.push(['Result', count(recovery.pages_scanned, 'page') + ' scanned, ' + short(recovery.pages_kept) + ' kept, ' + short(recovery.pages_dropped) + ' dropped; '
+    + count(recovery.blocks_rewritten, 'block') + ' rewritten.']);
   const active = calm.matches ? steps.length - 1 : Math.min(steps.length - 1, Math.floor((performance.now() - recovered.began) / WAY_MS));
   if (active === recovered.told) return;
   recovered.told = active;

@@ -52,8 +52,8 @@ function drawZoom() {
   canvas.hidden = !pages;
   pageGrid = null;
   if (!pages) { $('zoom-title').textContent = 'Block ' + block; $('page-facts').textContent = why; return; }
-  const count = state => pages.filter(p => p.state === state).length, map = shown().map, use = map && map.perCell === 1 ? ' (' + device.uses[map.used[cellOf(map, block)]] + ')' : '';
-  $('zoom-title').textContent = 'Block ' + block + use + ': ' + Object.keys(STATES).map(s => [count(s), s]).filter(([n]) => n).map(([n, s]) => n + ' ' + s).join(', ') + ' of ' + pages.length + ' pages';
+  const number = state => pages.filter(p => p.state === state).length, map = shown().map, use = map && map.perCell === 1 ? ' (' + device.uses[map.used[cellOf(map, block)]] + ')' : '';
+  $('zoom-title').textContent = 'Block ' + block + use + ': ' + Object.keys(STATES).map(s => [number(s), s]).filter(([n]) => n).map(([n, s]) => n + ' ' + s).join(', ') + ' of ' + pages.length + ' pages';
   const width = canvas.parentElement.clientWidth - 2, size = Math.max(9, Math.min(26, Math.floor(Math.sqrt(width * 170 / pages.length))));
   const columns = Math.max(1, Math.floor(width / size));
   canvas.style.height = Math.ceil(pages.length / columns) * size + 2 + 'px';
@@ -106,9 +106,9 @@ async function loadFile(first) {
     if (page.at) { put(page.at, true); live++; } else none++;
   }
   Object.assign(file, { blocks, answer });
-  const within = newest => [...blocks].filter(([, pages]) => [...pages.values()].includes(newest)).map(([block]) => block);
-  const told = newest => { const list = within(newest); return list.length + (list.length === 1 ? ' block' : ' blocks') + (list.length && list.length <= 8 ? ' (' + list.join(', ') + ')' : ''); };
-  $('file-facts').textContent = why || 'My file: ' + live + ' pages in ' + told(true) + '; ' + dead + ' dead copies in ' + told(false) + (none ? '; ' + none + ' pages were never written or were trimmed' : '')
+  const within = newest => [...blocks].filter(([, pages]) => [...pages.values()].includes(newest)).map(([block]) => block).sort((a, b) => a - b);
+  const told = newest => { const list = within(newest); return count(list.length, 'block') + (list.length && list.length <= 8 ? ' (' + list.join(', ') + ')' : ''); };
+  $('file-facts').textContent = why || 'My file: ' + count(live, 'page') + ' in ' + told(true) + '; ' + short(dead) + (dead === 1 ? ' dead copy in ' : ' dead copies in ') + told(false) + (none ? '; ' + count(none, 'page') + ' never written or trimmed' : '')
     + (file.cut || answer.truncated ? '. The rest of it is not shown.' : '.');
   drawZoom();
   if (first) { say($('file-facts').textContent); draw(); }
