@@ -148,6 +148,7 @@ def check_pages_of_a_block(browser, text):
 
 def check_shadows(browser, text):
     """Shadows have a row each with their figures above the device's; without them the table is hidden."""
+    browser.eval(STUBS)
     if browser.eval("!document.getElementById('s-shadows').hidden"):
         fail("there is a table of no shadows")
     browser.eval("""(() => { const live = { write_amplification: 2.5, erases: 900, ram_bytes: 1 << 20, read_p99_ns: 70000, write_p99_ns: 2e6 };
@@ -245,7 +246,7 @@ def check_widths(browser, folder):
         if wide > width:
             fail(f"the page is {wide} pixels wide, the window {width}")
         touching = browser.eval("""[...document.querySelectorAll('section:not([hidden])')].flatMap(section => [...section.querySelectorAll('*')]
-          .filter(e => e.getBoundingClientRect().right > section.getBoundingClientRect().right - 6).map(e => e.id || e.textContent))""")
+          .filter(e => e.checkVisibility() && e.getBoundingClientRect().right > section.getBoundingClientRect().right - 6).map(e => e.id || e.textContent))""")
         if touching:
             fail(f"at {width} pixels the edge is touched by {touching}")
     browser.window(1280, WIDTHS[1280])

@@ -40,8 +40,11 @@ function hatch(g, hue) {
   return hatches.get(key);
 }
 
-function vessel(g, { w, h }, x, y, hue, valid, written) {
-  const gap = w > 16 ? 4 : w > 6 ? 2 : w > 3 ? 1 : 0, wide = w - gap, high = h - (gap > 2 ? 5 : gap);
+// Its size without the space between vessels.
+const inner = ({ w, h }) => w > 16 ? [w - 4, h - 5] : w > 6 ? [w - 2, h - 2] : w > 3 ? [w - 1, h - 1] : [w, h];
+
+function vessel(g, size, x, y, hue, valid, written) {
+  const [wide, high] = inner(size);
   g.fillStyle = color('var(--free)');
   g.fillRect(x, y, wide, high);
   if (high < 6 || wide < 4) {
@@ -83,8 +86,9 @@ function drawMap() {
     else {
       const k = log ? Math.log1p(map.age[i]) / Math.log1p(top) : map[mode][i] / top;
       g.fillStyle = used === bad || (mode !== 'erases' && used === free) ? hues[used] : ramp(k);
-      g.fillRect(x, y, w - gap, h - gap);
-      if (used === bad && w > 6) { g.strokeStyle = '#fff'; g.lineWidth = 1; cross(g, x + 2, y + (h - w) / 2 + 2, w - gap - 4); }
+      const [wide, high] = mode === 'used' ? inner(grid) : [w - gap, h - gap];
+      g.fillRect(x, y, wide, high);
+      if (used === bad && w > 6) { g.strokeStyle = '#fff'; g.lineWidth = 1; cross(g, x + 2, y + (high - wide) / 2 + 2, wide - 4); }
     }
   }
   const box = (i, paint, wide, dash) => {
@@ -226,7 +230,7 @@ function fly(at) {
       g.fillStyle = C.red;
       g.beginPath(); g.arc(x, y, size, 0, 7); g.fill();
     }
-    const [x, y] = on(.5), text = count(pages, 'page') + ' copied', wide = g.measureText(text).width;
+    const [x, y] = on(.12), text = count(pages, 'page') + ' copied', wide = g.measureText(text).width;
     g.fillStyle = color('var(--panel)');
     const left = Math.max(0, Math.min(x - wide / 2, $('moves').clientWidth - wide - 8)), top = Math.max(12, y);
     g.fillRect(left, top - 12, wide + 8, 16);
