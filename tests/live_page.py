@@ -61,7 +61,7 @@ def check_texts(browser, text):
 def check_vessels(browser):
     """The fill of a vessel is its valid pages; above it, up to the write pointer, it is striped, not empty. Outlines may be in the way."""
     wrong = browser.eval("""(() => { held || hold(true); draw(); const { map } = held, c = document.getElementById('map'), high = grid.h - 5, wrong = [];
-      const copy = new OffscreenCanvas(c.width, c.height).getContext('2d'); copy.drawImage(c, 0, 0);
+      const copy = new OffscreenCanvas(c.width, c.height).getContext('2d', { willReadFrequently: true }); copy.drawImage(c, 0, 0);
       const free = color('var(--free)'), hex = d => '#' + [...d].slice(0, 3).map(n => n.toString(16).padStart(2, '0')).join('');
       let seen = 0;
       for (let i = 0; i < grid.count; i++) {
@@ -136,6 +136,10 @@ def check_pages_of_a_block(browser, text):
     wanted = "My file: 1 page in 1 block (1); 2 dead copies in 2 blocks (1, 2); 1 page never written or trimmed."
     if text("file-facts") != wanted or browser.eval("file.extents") != "4096+8192,65536+512" or not text("page-facts").endswith("an old version of my file"):
         fail(f"my file is told as {text('file-facts')!r}, {text('page-facts')!r}")
+    table = "f: 3 pages\\nOFFSET  LOGICAL PAGE  VERSION  NOW AT  DEAD COPIES\\n0  16  4  1:2  -\\n4096  17  5  1:3  7:1 v3\\n8192  40  -  -  -\\n"
+    parsed = browser.eval(f"""[extentsOf("{table}"), extentsOf('{{"extents": [{{"file_offset": 0, "offset": 512, "bytes": 9}}]}}')]""")
+    if parsed != [["65536+8192", "163840+4096"], ["512+9"]]:
+        fail(f"what `ftld where` prints is read as {parsed}")
     browser.key("Escape")
     if not browser.eval("zoom === null && document.getElementById('zoom').hidden"):
         fail("Escape does not close the block")
@@ -196,7 +200,7 @@ def check_ends(browser, text):
 
 def check_keys(browser, text):
     """Every control is reached by Tab and shows its focus; the arrows choose blocks."""
-    wanted = browser.eval("[...document.querySelectorAll('button, a, input, summary, canvas[tabindex]')].filter(e => e.checkVisibility()).length")
+    wanted = browser.eval("[...document.querySelectorAll('button, a, textarea, summary, canvas[tabindex]')].filter(e => e.checkVisibility()).length")
     reached = set()
     # Once around the page, from wherever the last click was: the body is between the last and the first control.
     for _ in range(wanted + 1):

@@ -30,7 +30,7 @@ $('reload').addEventListener('click', () => location.reload());
 $('recovery-close').addEventListener('click', () => { recovered.closed = true; draw(); });
 const isPlain = e => !e.ctrlKey && !e.altKey && !e.metaKey;
 addEventListener('keydown', e => {
-  if (!isPlain(e) || e.target.tagName === 'INPUT') return;
+  if (!isPlain(e) || e.target.tagName === 'TEXTAREA') return;
   const pressed = { ' ': () => hold(!held), ArrowLeft: () => step(-1), ArrowRight: () => step(1), l: () => hold(false), Escape: () => { closeBlock(); reset(); } }[e.key];
   if (pressed && !(e.key === ' ' && ['BUTTON', 'A', 'SUMMARY'].includes(e.target.tagName))) { e.preventDefault(); pressed(); }
 });
@@ -119,7 +119,10 @@ keys('pages', key => {
   return by === undefined ? null : () => { choosePage(Math.max(0, zoom.at < 0 && by !== Infinity ? 0 : zoom.at + by)); say($('page-facts').textContent); };
 });
 $('file').addEventListener('submit', e => { e.preventDefault(); showFile($('extents').value); });
-$('extents').addEventListener('keydown', e => { if (e.key === 'Escape') { $('extents').value = ''; showFile(''); } });
+$('extents').addEventListener('keydown', e => {
+  if (e.key === 'Escape') { $('extents').value = ''; showFile(''); }
+  if (e.key === 'Enter' && !e.shiftKey) { e.preventDefault(); showFile($('extents').value); }
+});
 
 // ---- crosshair and zoom of the plots over time
 

@@ -82,13 +82,24 @@ function pageFacts({ page, state, kind, lpn, version }) {
 // Pages of my file in a block: page -> whether it is the newest version.
 const mine = block => (file && file.blocks.get(block)) || new Map();
 
-// Extents in bytes as `ftld where` takes and prints them.
-const extentsOf = text => [...text.matchAll(/(\d+)\s*\+\s*(\d+)/g)].map(([, offset, length]) => offset + '+' + length);
+// Extents in bytes of what was pasted: OFFSET+LENGTH, or what `ftld where` prints, as JSON or as its
+// table, whose second column is logical pages.
+function extentsOf(text) {
+  const plain = [...text.matchAll(/(\d+)\s*\+\s*(\d+)/g)].map(([, offset, length]) => [offset, length]);
+  if (plain.length) return plain.map(extent => extent.join('+'));
+  try { return JSON.parse(text).extents.map(({ offset, bytes }) => offset + '+' + bytes); } catch (error) { /* not JSON */ }
+  const size = device.page_bytes, runs = [];
+  for (const [, page] of text.matchAll(/^\s*\d+\s+(\d+)\s+(?:\d+|-)\s/gm)) {
+    const last = runs[runs.length - 1];
+    if (last && last[0] + last[1] === page * size) last[1] += size; else runs.push([page * size, size]);
+  }
+  return runs.map(extent => extent.join('+'));
+}
 
 function showFile(text) {
   const extents = extentsOf(text);
   file = null;
-  if (!extents.length) { $('file-facts').textContent = text.trim() ? 'No OFFSET+LENGTH in this text: paste what `ftld where FILE` prints.' : ''; draw(); return; }
+  if (!extents.length) { $('file-facts').textContent = text.trim() ? 'This text has no OFFSET+LENGTH: paste what `ftld where FILE` prints.' : ''; draw(); return; }
   // As many as fit into the request.
   let few = extents;
   while (few.join(',').length > 6000) few = few.slice(0, -1);
