@@ -149,7 +149,7 @@ function drawPrograms() {
     if (run.length) paint();
     line(g, [[scale.left, scale.y(1)], [scale.right, scale.y(1)]], 'var(--ink)', 1.5);
     line(g, points(all, scale, t => t.life), 'var(--ink)', 2, [6, 4]);
-  }, t => [[null, 'in all ' + fixed(t.waf) + ':'], ...seen.filter(c => !t.costs || t.costs[c] > 0).map(c => [CAUSES[c] || C.pale, wordsOf(c) + ' ' + fixed(t.costs && t.costs[c])]),
+  }, t => [...(t.costs ? [[null, 'in all ' + fixed(t.waf) + ':'], ...seen.filter(c => t.costs[c] > 0).map(c => [CAUSES[c] || C.pale, wordsOf(c) + ' ' + fixed(t.costs[c])])] : [[null, 'no writes in 10 s']]),
     ['var(--ink)', 'since the start (dashed) ' + fixed(t.life)]]);
 }
 
@@ -201,7 +201,7 @@ function drawLatency() {
     }
     g.globalAlpha = 1;
     series([['var(--ink)', 1.2, t => t.latency[op][clock][0], [2, 3]], ['var(--ink)', 1.8, t => t.latency[op][clock][1]]])(g, scale, all);
-  }, t => [[LINE, 'share of ' + short(total(t)) + ' ' + op + 's'], ['var(--ink)', 'p50 (dotted) / p99 / p99.9: ' + t.latency[op][clock].map(time).join(' / ')],
+  }, t => t.latency[op][clock][0] === null ? [[null, 'no ' + op + (op === 'flush' ? 'es' : 's') + ' in 10 s']] : [[LINE, 'share of ' + count(total(t), op)], ['var(--ink)', 'p50 (dotted) / p99 / p99.9: ' + t.latency[op][clock].map(time).join(' / ')],
     [null, (clock === 'wall' ? 'emulated: ' : 'wall clock: ') + t.latency[op][clock === 'wall' ? 'emulated' : 'wall'].map(time).join(' / ')]]);
 }
 
