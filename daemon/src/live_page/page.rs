@@ -18,7 +18,7 @@ pub(crate) struct Page {
 const SCRIPT: &str = concat!(
     include_str!("base.js"),
     include_str!("ask.js"),
-    include_str!("map.js"),
+    include_str!("vessels.js"),
     include_str!("zoom.js"),
     include_str!("plots.js"),
     include_str!("panels.js"),
