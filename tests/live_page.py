@@ -195,6 +195,11 @@ def check_ends(browser, text):
         fail(f"the recovery is told as {text('recovery')!r}")
     if browser.eval("now.ticks.length") < ticks or "torn" not in text("map-legend") or "rewritten" not in text("map-legend"):
         fail(f"after the restart: {browser.eval('now.ticks.length')} of {ticks} seconds, {text('map-legend')!r}")
+    corner = browser.eval("""(() => { drawMap(); const c = document.getElementById('map'), copy = new OffscreenCanvas(c.width, c.height).getContext('2d'); copy.drawImage(c, 0, 0);
+      const at = [3 % grid.columns * grid.w + 4, Math.floor(3 / grid.columns) * grid.h + 4];
+      return [...copy.getImageData(...at, 1, 1).data].slice(0, 3).map(n => n.toString(16)).join('') === USES.bad.slice(1); })()""")
+    if not corner:
+        fail("a torn block is not marked")
     if browser.eval("document.getElementById('old').hidden") or "the daemon is 99.0" not in text("old"):
         fail(f"a daemon of another version is told as {text('old')!r}")
     browser.eval("(() => { stubs = {}; return 1; })()")
