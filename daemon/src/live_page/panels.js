@@ -150,7 +150,7 @@ function drawShadows() {
   $('shadows').tBodies[0].replaceChildren(...all.map(s => {
     const row = node('tr'), name = node('th', s.name);
     name.scope = 'row';
-    name.append(node('small', [s.scheme !== s.name && s.scheme, s.profile, 'OP ' + s.op_percent + ' %', s.parameters].filter(Boolean).join(', ')));
+    name.append(node('small', [s.scheme !== s.name && s.scheme, s.profile, 'OP ' + digits3(s.op_percent) + ' %', s.parameters].filter(Boolean).join(', ')));
     if (!s.exact) name.append(node('small', 'inexact: ' + count(s.dropped, 'request') + ' dropped', 'warn'));
     if (s.behind) name.append(node('small', count(s.behind, 'request') + ' behind'));
     if (s.failure) {
