@@ -186,11 +186,15 @@ def check_ends(browser, text):
       stubs['/status'] = status => ({ ...status, pid: status.pid + 1, uptime_seconds: first ? (first = false, 1) : 2, recovery: { cause: 'power cut', pages_scanned: 700, pages_kept: 650, pages_dropped: 50, blocks_rewritten: 2,
         steps: [{ step: 'scan_oob', nanoseconds: 5e6, text: 'The spare areas were read.' }] } });
       stubs['/api/blocks'] = blocks => ({ ...blocks, marks: [[3, 'torn'], [4, 'rewritten']] });
+      let restart = null;
+      stubs['/api/history'] = history => { if (history.samples > 9) restart = history.at_ms[history.samples - 8] - 500;
+        return { ...history, restarts: restart ? [[restart, 'power cut']] : [] }; };
       stubs['/api/device'] = device => ({ ...device, page: 'another', version: '99.0' });
       return 1; })()""")
     steps = "document.querySelectorAll('#recovery li').length"
     browser.until(f"{steps} === 1", "the recovery is not told step by step")
-    browser.until(f"{steps} === 2 && now.cuts.length === 1", "the recovery is not told to its end")
+    runs = "new Set(now.ticks.map(t => t.run)).size === 2 && now.ticks.filter(t => t.run).length >= 8"
+    browser.until(f"{steps} === 2 && now.restarts.length === 1 && {runs}", "the recovery is not told to its end, or the restart is not in the plots")
     if "scan oob, 5 msThe spare areas were read." not in text("recovery") or "700 pages scanned, 650 kept, 50 dropped; 2 blocks rewritten" not in text("recovery"):
         fail(f"the recovery is told as {text('recovery')!r}")
     if browser.eval("now.ticks.length") < ticks or "torn" not in text("map-legend") or "rewritten" not in text("map-legend"):

@@ -29,21 +29,20 @@ async function poll() {
   }
 }
 
-// The daemon was started again: the plots go on, with a mark; what is numbered begins anew.
+// The daemon was started again: it may be another version, its numbers are new, and its history
+// has that of the one before.
 function restarted(status) {
-  const last = now.ticks.length ? now.ticks[now.ticks.length - 1].at : 0;
-  const away = (performance.now() - asked) / 1000 - status.uptime_seconds;
-  now = { ...now, status, sample: 0, events: [], next: 0, missed: 0, generation: -1, marks: [],
-    run: now.run + 1, base: last + Math.max(1, away), cuts: [...now.cuts, last + .5] };
+  hold(false);
+  now = { ...now, status, ticks: [], sample: 0, events: [], next: 0, missed: 0, generation: -1, marks: [] };
   device = before = way = recovered = null;
   row = 0;
-  hold(false);
   setTimeout(poll, 0);
 }
 
 function take(status, history, events, blocks) {
   const { ticks } = now, fresh = events.events, last = now.events.length ? now.events[now.events.length - 1][0] : 0;
   now.status = status;
+  now.restarts = (history.restarts || []).map(([ms, how]) => [ms / 1000, how]);
   now = { ...now, ticks: extend(ticks, history), sample: history.next, next: events.next };
   // Events are published only while a page asks: a gap counts as dropped events only after some
   // answers in a row.
@@ -124,7 +123,8 @@ function extend(ticks, history) {
     const of = column => column[i] || 0, per = (n, ms) => n / Math.max(ms / 1000, .05);
     const [host, flash] = [of(history.host_ms), of(history.flash_ms)], { read, write } = history.host;
     const programs = mapValues(history.programs, of), hit = ({ total, hits }) => of(total) ? of(hits) / of(total) : null;
-    const tick = { at: now.base + of(history.at_ms) / 1000, run: now.run, flash, emulated: of(history.emulated_ns), programs, copied: per(programs.gc, flash),
+    const at = of(history.at_ms) / 1000, run = Math.max(0, ...now.restarts.map(([began]) => began).filter(began => began < at));
+    const tick = { at, run, flash, emulated: of(history.emulated_ns), programs, copied: per(programs.gc, flash),
       written: of(history.written_bytes) / device.page_bytes,
       life: of(history.written_total_bytes) ? of(history.programs_total) * device.page_bytes / of(history.written_total_bytes) : null,
       reads: per(of(read.completed), host), writes: per(of(write.completed), host), gc: per(of(history.gc_runs), flash),

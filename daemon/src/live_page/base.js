@@ -32,10 +32,9 @@ const color = text => {
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 
 let device = null;
-// `run` counts the starts of the daemon that this page has seen, and `base` is the time of its
-// start on the page's clock.
+// A tick's `run` is the restart since which its daemon ran.
 let now = { status: null, ticks: [], sample: 0, events: [], next: 0, missed: 0, map: null, generation: -1, marks: [],
-  run: 0, base: 0, cuts: [] };
+  restarts: [] };
 let held = null, cursor = -1, mode = 'used', op = 'write', clock = 'emulated', plotOf = 'requests', pointed = -1, chosen = -1;
 let before = null, way = null, failures = 0, busy = false, polls = 0, row = 0, asked = 0, said = '', recovered = null;
 const shown = () => held || now;

@@ -89,7 +89,7 @@ function plot(id, how, paint, rows) {
   g.save();
   g.beginPath(); g.rect(left, top - 2, right - left, bottom - top + 4); g.clip();
   paint(g, scale, within());
-  for (const cut of shown().cuts) line(g, [[scale.x(cut), top], [scale.x(cut), bottom]], USES.bad, 2, [2, 3]);
+  for (const [cut, how] of shown().restarts) line(g, [[scale.x(cut), top], [scale.x(cut), bottom]], how === 'clean' ? 'var(--soft)' : USES.bad, 2, [2, 3]);
   if (drag && Math.abs(drag.to - drag.from) > 0) {
     g.globalAlpha = .18;
     g.fillStyle = color(LINE);

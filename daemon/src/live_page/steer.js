@@ -140,7 +140,7 @@ function zoomTo(from, to) {
 
 function tellAt(x, y, id) {
   const tick = tickAt();
-  if (tick) tip(x, y, AGO(newestAt() - tick.at) + (tick.run < now.run ? ', before the restart' : ''), plots[id].rows(tick));
+  if (tick) tip(x, y, AGO(newestAt() - tick.at) + (shown().restarts.some(([began]) => began > tick.at) ? ', before a restart' : ''), plots[id].rows(tick));
 }
 
 for (const id of ['programs', 'latency', 'host', 'cache']) {
