@@ -206,8 +206,8 @@ mod tests {
         let data = vec![7; profile.geometry.page_len()];
         for scheme in SCHEMES {
             let mut seen = Vec::new();
-            let mut cuts = [21, 70].into_iter().flat_map(|op| Cut::menu(op, op));
-            while let Some(cut) = cuts.next() {
+            let cuts = [21, 70].into_iter().flat_map(|op| Cut::menu(op, op));
+            for cut in cuts {
                 let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
                 let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
                 ftl.chip_mut().set_faults(FaultPlan {
