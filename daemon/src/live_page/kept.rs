@@ -32,6 +32,8 @@ const VERSION: u32 = 1;
 const CHECKED_AT: usize = 16;
 /// Longest file that is read: all samples with the largest numbers are shorter.
 const BYTES_MAX: u64 = 4 << 20;
+/// Largest time and number of a sample: a page calculates with them.
+const COUNT_MAX: u64 = 1 << 53;
 /// Counts of which the length of a sample follows. Another build may have others.
 const SHAPE: [u64; 3] = [Cause::COUNT as u64, BUCKETS as u64, OPS.len() as u64];
 /// Numbers of a sample.
@@ -214,6 +216,9 @@ impl Kept {
             return Err(NEWER.into());
         }
         let (origin_ms, next) = (take()?, take()?);
+        if origin_ms.max(next) > COUNT_MAX {
+            return Err(BROKEN.into());
+        }
         let mut restarts = Vec::new();
         for _ in 0..take()?.min(to_u64(KEPT)) {
             let at_ms = take()?;
@@ -238,7 +243,8 @@ impl Kept {
                 }
             }
             let sample = sample_of(&all).filter(|_| at == WORDS).ok_or(BROKEN)?;
-            if samples.last().is_some_and(|last| last.at_ms > sample.at_ms) {
+            let before = samples.last().map_or(0, |last| last.at_ms);
+            if !(before..=COUNT_MAX).contains(&sample.at_ms) {
                 return Err(BROKEN.into());
             }
             samples.push(sample);

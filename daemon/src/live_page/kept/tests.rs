@@ -28,7 +28,7 @@ fn a_history_is_read_as_it_was_written() {
     // With the largest numbers.
     let sample = sample_of(&[u64::from(u32::MAX); WORDS]).unwrap();
     kept.samples = vec![sample; KEPT];
-    kept.next = u64::MAX;
+    kept.next = COUNT_MAX;
     let file = kept.encode([7; 16]);
     assert!(to_u64(file.len()) < BYTES_MAX, "{} bytes", file.len());
     assert_eq!(Kept::decode(&file, [7; 16]), Ok(kept));
