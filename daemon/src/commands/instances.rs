@@ -2,6 +2,7 @@
 
 use super::list::{images, with_image};
 use crate::control::{self, Request};
+use crate::live_page::kept;
 use ftl_core::near_miss;
 use ftld_device::inject::{Injected, Injection};
 use ftld_device::instance::{Dirs, Instance, check_name};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Longest wait of `ftld stop` for the daemon to exit.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 
-/// `ftld rm`: removes the default image of an instance that does not run, and its log. A damaged
+/// `ftld rm`: removes the default image of an instance that does not run, its history and log. A damaged
 /// image and the log of an image elsewhere are removed, too; any other file stays.
 ///
 /// # Errors
@@ -61,11 +62,13 @@ pub(crate) fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failu
     if has_image {
         remove_image(&image)?;
     }
-    match std::fs::remove_file(&log) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Failure::io(log.display(), &error));
+    for file in kept::files_of(&image).iter().chain([&log]) {
+        match std::fs::remove_file(file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::io(file.display(), &error));
+            }
+            _ => {}
         }
-        _ => {}
     }
     if as_json {
         let image = has_image.then(|| path_json::shown(&image));

@@ -93,7 +93,10 @@ fn text(status: &Status) -> String {
     if let Some(cache) = cache_text(&status.write_cache) {
         line("cache", &cache);
     }
-    line("mount", &mount_text(&status.scheme_stats.mount));
+    match &status.recovery {
+        Some(recovery) => line("recovery", &recovery.text()),
+        None => line("mount", &mount_text(&status.scheme_stats.mount)),
+    }
     let cut = &status.write_cache.last_cut;
     if cut.units() > 0 {
         let units = cut.units();

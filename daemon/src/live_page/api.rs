@@ -85,7 +85,13 @@ pub(crate) fn blocks(observed: &dyn PageSource, have: Option<u64>) -> String {
             .flat_map(|cell| (value(cell).min(u64::from(u16::MAX)) as u16).to_le_bytes());
         BASE64.encode(bytes.collect::<Vec<_>>())
     };
+    let view = observed.view();
+    let marks = view
+        .marks()
+        .iter()
+        .map(|(block, mark)| json!([block.raw(), mark.name()]));
     let answer = json!({
+        "marks": marks.collect::<Vec<_>>(),
         "generation": map.generation, "blocks": map.blocks, "per_cell": map.per_cell, "counts": map.counts,
         "used": BASE64.encode(map.cells.iter().map(|cell| cell.used as u8).collect::<Vec<_>>()),
         "valid": column(&|cell| u64::from(cell.valid) / u64::from(map.per_cell)),

@@ -11,7 +11,8 @@ mod served;
 mod until_stop;
 
 use crate::activation::InheritedSockets;
-use crate::live_page::PageState;
+use crate::live_page::kept::Keeper;
+use crate::live_page::{PageState, history};
 use crate::load::{Load, Setting};
 use crate::metrics::hosts::Hosts;
 use crate::notify::TimeoutExtender;
@@ -199,6 +200,8 @@ struct Opened {
     profile: Profile,
     logical_bytes: u64,
     was_clean: bool,
+    power_cut: bool,
+    uuid: [u8; 16],
     /// Whether this start created the image.
     is_new: bool,
     opened_in: Duration,
@@ -219,6 +222,8 @@ fn open_image(config: &Config) -> Result<Opened, Failure> {
         profile: stack.profile,
         logical_bytes: stack.logical_bytes,
         was_clean: stack.was_clean,
+        power_cut: stack.power_cut,
+        uuid: stack.uuid,
         is_new: stack.is_new,
         opened_in,
     })
@@ -361,6 +366,14 @@ fn describe(
         started: SystemTime::now(),
         opened_in: opened.opened_in,
         was_clean: opened.was_clean,
+        power_cut: opened.power_cut,
+        uuid: opened.uuid,
+    };
+    let (history, keeper) = Keeper::start(&facts);
+    let page = PageState {
+        history: Mutex::new(history),
+        keeper,
+        ..PageState::default()
     };
     Arc::new(Served {
         facts: Arc::new(facts),
@@ -368,7 +381,7 @@ fn describe(
         nbd: service.nbd_stats(),
         service: ServiceCounters::default(),
         waiting_for: Mutex::default(),
-        page: PageState::default(),
+        page,
         recorder,
         faults,
         load: OnceLock::new(),
@@ -465,6 +478,8 @@ fn end_as_told(stop: Result<StopHow, Failure>, device: Running) -> Result<(), Fa
         background,
     } = device;
     let how = *stop.as_ref().unwrap_or(&StopHow::Remove);
+    // While the image is locked: the next daemon reads it.
+    history::leave(&*served);
     end(&served, &*service, background, how)?;
     match stop? {
         StopHow::Remove => Ok(()),

@@ -359,8 +359,8 @@ fn a_fault_of_a_device_with_shards_is_in_the_one_that_it_names() {
     let _again = host.serve_with(&[], &[("FTLD_LOG", "info")]);
     let log = host.log();
     for shard in 0..2 {
-        let mounted = format!(": shard {shard} of 2: mounted: ");
-        assert_eq!(log.matches(&mounted).count(), 1, "{log}");
+        let found = format!(": shard {shard} of 2: recovered after a power cut: ");
+        assert_eq!(log.matches(&found).count(), 1, "{log}");
     }
 }
 

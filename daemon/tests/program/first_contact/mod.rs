@@ -387,7 +387,7 @@ fn stopped_instances_say_how_they_were_left_and_what_starts_them() {
     let again = host.serve(&["--name", "cut"]);
     let log = host.log();
     assert!(
-        log.contains("recovered from a power cut, a kill or a crash: "),
+        log.contains(": recovered after a power cut: scanned "),
         "{log}"
     );
     // The error names the instance that uses the image; one command stops, or removes, all
