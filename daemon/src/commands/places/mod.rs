@@ -10,7 +10,7 @@ use ftld_device::status::Status;
 use ftld_device::volume::{PLACES_MAX, PagePlaces, Places};
 use ftld_kit::convert::{to_u64, to_usize};
 use ftld_kit::failure::{Exit, Failure};
-use ftld_kit::output::{Tone, counted, print_json, print_text, table, width, wrapped};
+use ftld_kit::output::{Tone, counted, print_json, print_text, table, wrapped};
 use ftld_kit::path_json::shown;
 use ftld_mapped_file::extents::{Extent, State, extents};
 use serde::Serialize;
@@ -86,6 +86,14 @@ pub(crate) fn places(
             offset: range.start,
             bytes: range.end - range.start,
         };
+        if let Some(range) = ranges.iter().find(|range| range.end > status.size_bytes) {
+            return Err(Failure::usage(format!(
+                "{}+{}: {name} has {} bytes",
+                range.start,
+                range.end - range.start,
+                status.size_bytes
+            )));
+        }
         let pieces = ranges.iter().map(piece).collect();
         return show(dirs, &status, None, (pieces, 0), as_json);
     }
@@ -123,10 +131,10 @@ fn of_file(dirs: &Dirs, path: &Path) -> Result<(Box<Status>, (Vec<Piece>, u64)),
         };
         return Err(Failure::usage(what));
     }
+    let disk = disk_of(Path::new("/"), facts.dev())?;
     if facts.len() == 0 {
         return Err(Failure::failed("is empty, so no page holds it"));
     }
-    let disk = disk_of(Path::new("/"), facts.dev())?;
     let status = server_of(dirs, &disk.name)?;
     let file = File::open(path).map_err(|error| Failure::io("", &error))?;
     let all = extents(&file, EXTENTS_MAX).map_err(|error| match error.raw_os_error() {
@@ -338,7 +346,7 @@ fn text(answer: &Answer<'_>, sharded: bool, left_off: u64) -> String {
                     dead_text(&row.page),
                 ]
             };
-            text += &table(&rows(heading, &answer.pages, row), width(), |_, _| {
+            text += &table(&rows(heading, &answer.pages, row), usize::MAX, |_, _| {
                 Tone::Plain
             });
         } else {
@@ -352,7 +360,7 @@ fn text(answer: &Answer<'_>, sharded: bool, left_off: u64) -> String {
                     dead_text(&row.page),
                 ]
             };
-            text += &table(&rows(heading, &answer.pages, row), width(), |_, _| {
+            text += &table(&rows(heading, &answer.pages, row), usize::MAX, |_, _| {
                 Tone::Plain
             });
         }
@@ -370,11 +378,10 @@ fn text(answer: &Answer<'_>, sharded: bool, left_off: u64) -> String {
         notes.push("There are more copies than one answer has.".into());
     }
     if answer.pages.iter().any(|row| row.page.at.is_some()) {
-        notes.push(format!(
-            "Places are BLOCK:PAGE: after `ftld stop {0}`, `ftld inspect {0} --page BLOCK:PAGE` \
-             shows one.",
-            answer.name
-        ));
+        notes.push(
+            "Places are BLOCK:PAGE, as in the map of the page and for `ftld inspect --page`."
+                .into(),
+        );
     }
     for note in notes {
         text += &wrapped(&format!("{note}\n"));
@@ -408,7 +415,7 @@ fn at(page: &PagePlaces) -> String {
 fn dead_text(page: &PagePlaces) -> String {
     let shown = page.dead.iter().take(DEAD_SHOWN);
     let mut copies: Vec<_> = shown
-        .map(|(_, block, page, version)| format!("{block}:{page} (version {version})"))
+        .map(|(_, block, page, version)| format!("{block}:{page} v{version}"))
         .collect();
     if page.dead.len() > DEAD_SHOWN {
         copies.push(format!("{} more", page.dead.len() - DEAD_SHOWN));
