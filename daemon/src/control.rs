@@ -4,9 +4,9 @@
 //! `{"command":"stop","force":false}`,
 //! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`,
 //! `{"command":"pause","action":{"pause":30}}`, `{"command":"mark","text":"…"}`,
-//! `{"command":"shadow","action":{"add":"dftl"}}`, `{"command":"where","extents":"0+4096"}`. An answer
-//! contains the result or `{"error": "…", "exit": 1}`. The server closes connections that send too much or
-//! too slowly.
+//! `{"command":"shadow","action":{"add":"dftl"}}`, `{"command":"where","extents":"0+4096"}`. An
+//! answer contains the result or `{"error": "…", "exit": 1}`. The server closes connections that
+//! send too much or too slowly.
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,8 @@ use ftl_core::schemes::Scheme;
 use ftl_core::{BlockUse, Event, EventKind};
 use ftld_device::volume::{CELLS_MAX, Cell, parse_ranges};
 use ftld_kit::convert::index;
-use ftld_kit::failure::Failure;
+use ftld_kit::failure::{Exit, Failure};
+use hyper::StatusCode;
 use nand_model::Cause;
 use serde_json::json;
 use std::fmt::Write;
@@ -132,6 +133,14 @@ pub(crate) fn places(
         json!(observed.block_pages(number)?)
     };
     Ok(format!("{answer}\n"))
+}
+
+/// Returns the status code of the answer to a failed question.
+pub(crate) fn code_of(failure: &Failure) -> StatusCode {
+    match failure.exit {
+        Exit::Usage => StatusCode::BAD_REQUEST,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    }
 }
 
 /// Returns the newest events from a number on: `[number, kind, block or null, pages, began_ns,

@@ -299,13 +299,7 @@ fn respond(asked: &Asked<'_>, observed: &dyn PageSource, hosts: &Hosts) -> Respo
         "/api/where" | "/api/block" => {
             match api::places(uri.path(), uri.query().unwrap_or_default(), observed) {
                 Ok(json) => reply(StatusCode::OK, JSON, json),
-                Err(Failure { exit, message }) => {
-                    let code = match exit {
-                        Exit::Usage => StatusCode::BAD_REQUEST,
-                        _ => StatusCode::SERVICE_UNAVAILABLE,
-                    };
-                    reply(code, TEXT, message + "\n")
-                }
+                Err(why) => reply(api::code_of(&why), TEXT, why.message + "\n"),
             }
         }
         "/metrics" => reply(

@@ -21,6 +21,7 @@ mod control;
 mod histogram;
 mod host;
 mod locked;
+mod oob_areas;
 mod pause_gate;
 mod places;
 mod request;
