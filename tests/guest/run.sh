@@ -84,7 +84,7 @@ built=$(tests/built.sh)
 for program in ftld fsync_markers examples/plain_file; do
   objcopy --strip-debug "$built/$program" "$run/${program##*/}"
 done
-"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" "$run/fsync_markers" tests/lib.sh tests/page.sh README.md docs/examples/ledger.py "$here"/*.sh
+"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" "$run/fsync_markers" tests/lib.sh README.md docs/examples/ledger.py "$here"/*.sh
 install -D -m 755 "$here/init" "$run/top/init"
 (cd "$run/top" && echo init | cpio_here) > "$run/top.cpio.gz"
 
