@@ -42,6 +42,8 @@ const STATUS_MAX: u64 = 1 << 20;
 const BACKLOG: i32 = 128;
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(30);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a look at places: less than clients wait.
+const LOOK: Duration = Duration::from_secs(7);
 
 /// Requests to an instance.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
@@ -264,7 +266,7 @@ async fn handle_request(
         Request::Where { extents } => {
             let (ranges, observed) = (parse_ranges(&extents)?, observed.clone());
             // A look waits for requests.
-            let look = tokio::task::spawn_blocking(move || observed.places(&ranges));
+            let look = tokio::task::spawn_blocking(move || observed.places(&ranges, LOOK));
             look.await.map_err(Failure::failed)?.map(json)
         }
         Request::Stop { force } => {

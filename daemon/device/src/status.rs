@@ -133,12 +133,12 @@ pub trait StatusSource: Send + Sync {
         Err(Failure::usage("this device has no shadows"))
     }
 
-    /// Looks for the logical pages that hold these bytes of the device. May wait for requests, for
-    /// some time: never call it where others wait.
+    /// Looks for the logical pages that hold these bytes of the device, for about `patience`. May wait
+    /// for requests: never call it where others wait.
     ///
     /// # Errors
     /// A range is not on the device; the device has failed, or stops.
-    fn places(&self, _ranges: &[Range<u64>]) -> Result<Places, Failure> {
+    fn places(&self, _ranges: &[Range<u64>], _patience: Duration) -> Result<Places, Failure> {
         Err(no_flash())
     }
 

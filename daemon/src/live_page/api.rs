@@ -18,9 +18,13 @@ use hyper::StatusCode;
 use nand_model::Cause;
 use serde_json::json;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Maximum of events in one answer.
 const EVENTS_MAX: usize = 500;
+
+/// Time for a look at places: half of a connection's.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Returns the number in `since=NUMBER`.
 pub(crate) fn since(query: &str) -> Option<u64> {
@@ -126,7 +130,7 @@ pub(crate) fn places(
     let value = |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key));
     let answer = if path == "/api/where" {
         let extents = value("extents=").unwrap_or_default();
-        json!(observed.places(&parse_ranges(extents)?)?)
+        json!(observed.places(&parse_ranges(extents)?, LOOK)?)
     } else {
         let number = value("number=").and_then(|number| number.parse().ok());
         let number = number.ok_or_else(|| Failure::usage("number=N, with a block of the map"))?;

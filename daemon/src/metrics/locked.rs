@@ -37,8 +37,12 @@ impl StatusSource for Seen {
     fn events(&self, from: u64, most: usize) -> EventsView {
         self.0.events(from, most)
     }
-    fn places(&self, ranges: &[std::ops::Range<u64>]) -> Result<Places, Failure> {
-        self.0.places(ranges)
+    fn places(
+        &self,
+        ranges: &[std::ops::Range<u64>],
+        patience: Duration,
+    ) -> Result<Places, Failure> {
+        self.0.places(ranges, patience)
     }
     fn block_pages(&self, block: u32) -> Result<BlockPages, Failure> {
         self.0.block_pages(block)

@@ -18,6 +18,7 @@ use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use strum::EnumCount;
 
 /// State of a running instance for HTTP and the control socket.
@@ -89,8 +90,8 @@ impl StatusSource for Served {
         self.shadows.run(command)
     }
 
-    fn places(&self, ranges: &[Range<u64>]) -> Result<Places, Failure> {
-        self.volume.places(ranges)
+    fn places(&self, ranges: &[Range<u64>], patience: Duration) -> Result<Places, Failure> {
+        self.volume.places(ranges, patience)
     }
 
     fn block_pages(&self, block: u32) -> Result<BlockPages, Failure> {

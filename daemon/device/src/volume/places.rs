@@ -2,9 +2,9 @@
 //! pages of a block hold.
 //!
 //! Invariants: a look reads OOB areas from the store, so it costs no emulated time and no counter.
-//! It goes over the flash in slices, and waits as long as each took before the next: requests have
-//! the lock for half of the time at least. What moved in between is looked for again. One look at a
-//! time.
+//! It goes over the flash in slices. While there are requests, it waits as long as each took before
+//! the next: they have the lock for half of the time. What moved in between is looked for again. One
+//! look at a time.
 
 use super::Volume;
 use super::locked::Core;
@@ -29,7 +29,7 @@ const COPIES_MAX: usize = 16_384;
 const SLICE: Duration = Duration::from_micros(200);
 /// Pages of a block whose OOB areas are read together.
 const RUN: u32 = 64;
-/// Time for one answer. A connection of the metrics port has twice as much.
+/// Time for a look at one block, and for the turn to look at all.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often pages are looked for that have moved meanwhile.
 const ROUNDS: usize = 4;
@@ -60,6 +60,9 @@ pub struct PagePlaces {
     /// Whether newer bytes of it wait in the write cache.
     #[serde(default)]
     pub cached: bool,
+    /// Whether the look ended before this content was found.
+    #[serde(default)]
+    pub unsure: bool,
     /// Copies that no read returns any more, newest first: shard, block, page, version.
     pub dead: Vec<(usize, u32, u32, u64)>,
 }
@@ -91,7 +94,8 @@ pub struct FlashPage {
 /// A look at one shard.
 struct Look {
     shard: usize,
-    began: Instant,
+    /// When it ends, found or not.
+    until: Instant,
     /// Wanted pages by their number in the shard, with their index in the answer.
     wanted: HashMap<u32, usize>,
     found: Vec<Found>,
@@ -125,14 +129,14 @@ pub fn parse_range(text: &str) -> Result<Range<u64>, Failure> {
 }
 
 impl Volume {
-    /// Looks for the logical pages that hold these bytes of the device, and for the copies of each.
-    /// Waits for locks, but holds none for longer than a slice.
+    /// Looks for the logical pages that hold these bytes of the device, and for the copies of each,
+    /// for about `patience`. Waits for locks, but holds none for longer than a slice.
     ///
     /// # Errors
     /// A range is empty or leaves the device; the device has failed, or stops.
-    pub fn places(&self, ranges: &[Range<u64>]) -> Result<Places, Failure> {
+    pub fn places(&self, ranges: &[Range<u64>], patience: Duration) -> Result<Places, Failure> {
         let _one_at_a_time = self.one_at_a_time()?;
-        let began = Instant::now();
+        let until = Instant::now() + patience;
         let (numbers, mut truncated) = self.pages_of(ranges)?;
         let page = u64::from(self.shape.page_bytes);
         let mut wanted = vec![HashMap::new(); self.shards.len()];
@@ -152,7 +156,7 @@ impl Volume {
             }
             let mut look = Look {
                 shard: shard.number,
-                began,
+                until,
                 wanted,
                 found: Vec::new(),
                 truncated: false,
@@ -213,7 +217,10 @@ impl Volume {
                 break;
             }
         }
-        look.truncated |= look.is_late() && !look.wanted.is_empty();
+        if look.is_late() && !look.wanted.is_empty() {
+            look.truncated = true;
+            look.wanted.values().for_each(|i| pages[*i].unsure = true);
+        }
         Ok(())
     }
 
@@ -313,7 +320,9 @@ impl Volume {
         drop(guard);
         let took = began.elapsed();
         look.longest = look.longest.max(took);
-        std::thread::sleep(took.min(10 * SLICE));
+        if self.unlocked.counters.depth() > 0 {
+            std::thread::sleep(took.min(10 * SLICE));
+        }
         done.map_err(|error| match self.failure() {
             Some(why) => Failure::failed(format!("the device has failed ({why}); restart it")),
             None => Failure::new(Exit::NotRunning, format!("the device stops: {error}")),
@@ -347,7 +356,7 @@ impl Volume {
         };
         let mut look = Look {
             shard: shard.number,
-            began: Instant::now(),
+            until: Instant::now() + PATIENCE,
             wanted: HashMap::new(),
             found: Vec::new(),
             truncated: false,
@@ -386,7 +395,7 @@ impl Volume {
 
 impl Look {
     fn is_late(&self) -> bool {
-        self.began.elapsed() >= PATIENCE
+        Instant::now() >= self.until
     }
 
     /// Keeps the copies of wanted pages among those that were read.

@@ -375,7 +375,10 @@ fn text(answer: &Answer<'_>, sharded: bool, left_off: u64) -> String {
     if left_off > 0 {
         notes.push(format!("{left_off} more pages are left off."));
     } else if answer.truncated {
-        notes.push("There are more copies than one answer has.".into());
+        notes.push(
+            "There are more copies than one answer has; those marked ? were not looked for in time."
+                .into(),
+        );
     }
     if answer.pages.iter().any(|row| row.page.at.is_some()) {
         notes.push(
@@ -408,6 +411,7 @@ fn at(page: &PagePlaces) -> String {
         (Some(at), false) => at,
         (Some(at), true) => format!("{at}, newer bytes in the write cache"),
         (None, true) => "the write cache".into(),
+        (None, false) if page.unsure => "?".into(),
         (None, false) => "-".into(),
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::device::{BlockDevice, FlushOf};
 use ftl_core::schemes::SCHEMES;
 use ftl_core::{FtlConfig, Params, Start};
+use std::time::Duration;
 
 /// Pages of a device of one shard.
 const OWN: u64 = 300;
@@ -79,7 +80,9 @@ fn check_places(volume: &Volume, named: &str) {
         (chip.counters().total(), chip.busy_until())
     };
     let before = spent();
-    let found = volume.places(&[0..volume.size()]).unwrap();
+    let found = volume
+        .places(&[0..volume.size()], Duration::from_secs(60))
+        .unwrap();
     let geometry = volume.geometry().unwrap();
     let blocks = (0..geometry.blocks * volume.shards.len() as u32)
         .map(|block| volume.block_pages(block).unwrap());
@@ -130,7 +133,7 @@ fn bytes_are_pages_of_the_device_once_and_no_others() {
     let volume = volume(ftl_core::schemes::Scheme::find("pagemap").unwrap(), 1);
     let bytes = u64::from(volume.shape.page_bytes);
     let numbers = |ranges: &[std::ops::Range<u64>]| {
-        let found = volume.places(ranges).unwrap();
+        let found = volume.places(ranges, Duration::from_secs(60)).unwrap();
         found.pages.iter().map(|page| page.lpn).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -138,7 +141,9 @@ fn bytes_are_pages_of_the_device_once_and_no_others() {
         [0, 1, 5]
     );
     for range in [3..3, volume.size() - 1..volume.size() + 1] {
-        let refused = volume.places(std::slice::from_ref(&range)).unwrap_err();
+        let refused = volume
+            .places(std::slice::from_ref(&range), Duration::from_secs(60))
+            .unwrap_err();
         assert!(
             refused.message.contains("not on this device"),
             "{refused:?}"
@@ -146,10 +151,12 @@ fn bytes_are_pages_of_the_device_once_and_no_others() {
     }
     let refused = volume.block_pages(201).unwrap_err();
     assert!(refused.message.contains("201"), "{refused:?}");
+    let late = volume.places(&[0..bytes], Duration::ZERO).unwrap();
+    assert!(late.truncated && late.pages[0].unsure, "{late:?}");
     let blank = volume.block_pages(200).unwrap();
     assert!(blank.pages.iter().all(|page| page.state == "free"));
     drop(volume.close());
-    let refused = volume.places(&[0..1]).unwrap_err();
+    let refused = volume.places(&[0..1], Duration::from_secs(60)).unwrap_err();
     assert_eq!(
         refused.exit,
         ftld_kit::failure::Exit::NotRunning,
