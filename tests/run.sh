@@ -21,7 +21,7 @@ if [ $nightly = no ]; then
   # A fifth of the places of the power cuts, from a fresh seed that the suite prints.
   export FTLD_SAMPLE=${FTLD_SAMPLE:-5}
   guest_scripts=(readme ublk_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut write_through host_crash_ext4)
-  guest_env=(TUTORIAL=no NBD_CLIENT=no SCHEMES=lazyftl)
+  guest_env=(NBD_CLIENT=no SCHEMES=lazyftl)
   systemd_cases=(kill9 nbd)
   # One view of the live page in the browser, without the measurement of an open page.
   native_env=(env "SELECT=not test_browser and not cost_of_an_open_page" FILE_SYSTEMS=xfs)

@@ -11,6 +11,7 @@ use ftld_device::faults::{Clear, FlushFails, Hang, Hits, Slow};
 use ftld_device::inject::{BadBlock, BitErrors, PowerCut};
 use ftld_device::instance::{Dirs, check_name};
 use ftld_device::options::DeviceArgs;
+use ftld_device::volume::parse_range;
 use ftld_kit::duration::parse_seconds;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::{STYLES, width, wrapped_to};
@@ -18,6 +19,7 @@ use ftld_lab::compare::CompareArgs;
 use ftld_lab::replay::{Provenance, ReplayArgs};
 use nand_model::FORMAT_VERSION;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::PathBuf;
 use strum::VariantArray;
 
@@ -223,6 +225,15 @@ pub(crate) enum Command {
         /// Shorten the JSON to what the text shows
         #[arg(long, requires = "json", conflicts_with = "watch")]
         brief: bool,
+    },
+    /// Show where a file or bytes of a device are on the flash, with dead copies
+    Where {
+        /// A file on a device that an instance serves; or, with ranges, the name of an instance
+        #[arg(value_name = "FILE|NAME")]
+        what: OsString,
+        /// Bytes of the instance's device, such as 0+64KiB
+        #[arg(value_name = "OFFSET+LENGTH", value_parser = parse_range)]
+        ranges: Vec<Range<u64>>,
     },
     /// Watch all instances in the terminal
     Top {
@@ -438,7 +449,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "new-scheme",
         ],
     ),
-    ("Look", &["status", "top", "shadow", "inspect", "check"]),
+    (
+        "Look",
+        &["status", "top", "where", "shadow", "inspect", "check"],
+    ),
     ("Control", &["pause", "step", "resume", "mark", "stop"]),
     ("Faults", &["inject", "crash-test", "crashes"]),
     ("Set up", &["doctor", "completions", "man", "help"]),

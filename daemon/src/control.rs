@@ -4,8 +4,9 @@
 //! `{"command":"stop","force":false}`,
 //! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`,
 //! `{"command":"pause","action":{"pause":30}}`, `{"command":"mark","text":"…"}`,
-//! `{"command":"shadow","action":{"add":"dftl"}}`. An answer contains the result or `{"error": "…", "exit": 1}`. The server closes connections that send too much or
-//! too slowly.
+//! `{"command":"shadow","action":{"add":"dftl"}}`, `{"command":"where","extents":"0+4096"}`. An
+//! answer contains the result or `{"error": "…", "exit": 1}`. The server closes connections that
+//! send too much or too slowly.
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use ftld_device::status::{Status, StatusSource};
 use ftld_device::sys;
 use ftld_device::target::SOCKET_PATH_MAX;
 use ftld_device::transport::holders::Users;
+use ftld_device::volume::parse_ranges;
 use ftld_kit::failure::{Exit, Failure};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde::de::DeserializeOwned;
@@ -32,13 +34,16 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
-const LINE_MAX: u64 = 4096;
+/// Maximum bytes of a request.
+pub(crate) const LINE_MAX: u64 = 4096;
 /// Bytes of a status that another instance reads at most.
 const STATUS_MAX: u64 = 1 << 20;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(30);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a look at places: less than clients wait.
+const LOOK: Duration = Duration::from_secs(7);
 
 /// Requests to an instance.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
@@ -72,6 +77,11 @@ pub(crate) enum Request {
         /// Command to run.
         action: ShadowCommand,
     },
+    /// Return the places of logical pages.
+    Where {
+        /// Bytes of the device, as in `/api/where`.
+        extents: String,
+    },
 }
 
 impl Request {
@@ -84,6 +94,7 @@ impl Request {
             Request::Pause { .. } => "pause",
             Request::Mark { .. } => "mark",
             Request::Shadow { .. } => "shadow",
+            Request::Where { .. } => "where",
         }
     }
 }
@@ -251,6 +262,12 @@ async fn handle_request(
             let observed = observed.clone();
             let done = tokio::task::spawn_blocking(move || observed.shadow(&action));
             done.await.map_err(Failure::failed)?.map(json)
+        }
+        Request::Where { extents } => {
+            let (ranges, observed) = (parse_ranges(&extents)?, observed.clone());
+            // A look waits for requests.
+            let look = tokio::task::spawn_blocking(move || observed.places(&ranges, LOOK));
+            look.await.map_err(Failure::failed)?.map(json)
         }
         Request::Stop { force } => {
             let (answer, told) = oneshot::channel();

@@ -148,6 +148,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             watch: Some(seconds),
             ..
         }) => commands::watch(&dirs, name.as_deref(), seconds, json),
+        Some(Command::Where { what, ranges }) => commands::places(&dirs, &what, &ranges, json),
         Some(Command::Top { delay }) => top::top(&dirs, delay),
         Some(Command::Stop {
             all: true, force, ..

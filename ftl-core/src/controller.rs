@@ -23,7 +23,7 @@ use crate::stats::{
     BlockView, Lookups, MountReport, RamEntry, RamPart, RamReport, SchemeStats, StreamView,
 };
 use crate::trims::Trims;
-use nand_model::{Cause, Chip, Nanos, Pbn};
+use nand_model::{Cause, Chip, Nanos, Pbn, Ppn};
 
 /// A scheme over a chip: the shared parts and the scheme's map.
 pub(crate) struct Controller<M> {
@@ -437,6 +437,10 @@ where
 
     fn block(&self, block: Pbn) -> BlockView {
         self.space.block_view(block)
+    }
+
+    fn is_valid(&self, page: Ppn) -> bool {
+        self.space.table.is_valid(page)
     }
 
     fn events(&self) -> &EventLog {

@@ -10,7 +10,7 @@ use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::flash::DeferredRead;
 use crate::stats::{BlockView, Lookups, RamReport, SchemeStats, StreamView};
-use nand_model::{Chip, Nanos, Pbn};
+use nand_model::{Chip, Nanos, Pbn, Ppn};
 
 /// A flash translation layer over a chip. One caller at a time. Every verb takes its earliest start
 /// time and returns its completion time, in emulated time.
@@ -121,6 +121,11 @@ pub trait Ftl: Send {
 
     /// Returns use and valid pages of a block; cheap, does not access flash.
     fn block(&self, block: Pbn) -> BlockView;
+
+    /// Returns whether a flash page is counted among the valid ones of its block: it has the newest
+    /// content of a logical page, or is still needed until the map on flash has changed. Cheap, does
+    /// not access flash.
+    fn is_valid(&self, page: Ppn) -> bool;
 
     /// Returns the log of background operations.
     fn events(&self) -> &EventLog;

@@ -1,10 +1,7 @@
 # shellcheck shell=dash
-# The README's mount and, with TUTORIAL=yes, the tutorial's column ublk, line by line as they stand there. native/readme.sh has the README's other
-# blocks, native/lessons.sh the tutorial's other column and its simulation.
+# The README's mount, line by line as it stands there. native/readme.sh has the README's other blocks.
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
-# shellcheck source=tests/page.sh
-. /bin/page.sh
 # shellcheck disable=SC2317 # called by the lines of the page
 curl() { wget -q -O - "http://$2"; } # -s ADDRESS
 mkdir -p /usr/share/doc
@@ -43,20 +40,4 @@ blocks /bin/README.md "^## Mount$" "^## Mount without"
 play 8
 same "I/O errors" "$(io_errors ublkb0)" 0
 step "ftld check" ftld check ublkb0
-
-[ "$TUTORIAL" = yes ] || finish
-typed() { printf 'sleep 1; %s\n' "$1"; }
-after() {
-  case $1 in
-  "ftld step"*) at_least "events of a step" "$(grep -c '^  event [0-9]*: gc, ' /tmp/page.out)" 1 ;;
-  "ftld --detach"*) grep -q '^ready /dev/ublkb0' /tmp/page.out || bad "not ready" ;;
-  *pages_programmed_total*) note "programs: $(sed 's/.*cause=//; s/"//g; s/}//' /tmp/page.out | tr '\n' ' ')" ;;
-  *ftld_recovery_*) at_least "pages discarded" "$(sed -n 's/^ftld_recovery_discarded_pages.* //p' /tmp/page.out)" 1 ;;
-  esac
-}
-for part in "1. Behind the block device:3:4" "2. Watch garbage collection:9:4" "3. One fsync per page:4:8" "4. Cut the power:11:3"; do
-  least=${part#*:}
-  page_play "${part%%:*}" "${least%:*}" "${least#*:}" /bin/TUTORIAL.md "## ${part%%:*}" ublk
-done
-soon "the device is gone" 5 gone /dev/ublkb0
 finish

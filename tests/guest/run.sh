@@ -5,7 +5,6 @@
 #   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (lazyftl pagemap; or all)  what the scripts do
 #   STACKED (few)     what mounts stacks on a device; or all
-#   TUTORIAL (yes)    whether readme types the tutorial, too
 #   NBD_CLIENT (yes)  whether nbd_kernel also connects nbd-client
 #   FAULTS (3)        faults for each kind of journal in sqlite
 #   CRASHES (1)       how often host_crash_ext4 has its machine killed
@@ -85,7 +84,7 @@ built=$(tests/built.sh)
 for program in ftld fsync_markers examples/plain_file; do
   objcopy --strip-debug "$built/$program" "$run/${program##*/}"
 done
-"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" "$run/fsync_markers" tests/lib.sh tests/page.sh README.md docs/TUTORIAL.md docs/examples/ledger.py "$here"/*.sh
+"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" "$run/fsync_markers" tests/lib.sh README.md docs/examples/ledger.py "$here"/*.sh
 install -D -m 755 "$here/init" "$run/top/init"
 (cd "$run/top" && echo init | cpio_here) > "$run/top.cpio.gz"
 
@@ -137,7 +136,7 @@ boot() {
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
-export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" STACKED=${STACKED:-few} CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32} SWAP_MIB=${SWAP_MIB:-80} TUTORIAL=${TUTORIAL:-yes} NBD_CLIENT=${NBD_CLIENT:-yes}
+export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" STACKED=${STACKED:-few} CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32} SWAP_MIB=${SWAP_MIB:-80} NBD_CLIENT=${NBD_CLIENT:-yes}
 export BENCH_ROUNDS=${BENCH_ROUNDS:-5} BENCH_MIB=${BENCH_MIB:-64} BENCH_REQUESTS=${BENCH_REQUESTS:-4000}
 X
   (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$more" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"

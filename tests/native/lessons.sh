@@ -1,7 +1,6 @@
 #!/bin/bash
-# Pages that need neither ublk nor nbd in the kernel, line by line as printed: the column NBD of docs/TUTORIAL.md, as root and without
-# root; docs/LESSON_RESEARCH.md with the cells of docs/REPLAY.md that it names; the recipe of docs/LIMITS.md. tests/guest/readme.sh
-# has the column ublk.
+# Pages that need neither ublk nor nbd in the kernel, line by line as printed: docs/course without root, its lesson for researchers
+# with the cells of docs/REPLAY.md that it names; the recipe of docs/LIMITS.md.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/lib.sh"
@@ -14,10 +13,8 @@ export FTLD_METRICS=127.0.0.1:$port
 # Also after a failure, no mount and no process of this script is left.
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
-  umount -l "$SCRATCH"/*/mnt 2> /dev/null
-  fusermount3 -uz "$SCRATCH/root/fuse" 2> /dev/null
   fusermount3 -uz "$SCRATCH/rescue/copy" 2> /dev/null
-  for name in lesson disk copy; do ftld stop --force "$name" > /dev/null 2>&1; done
+  for name in demo lesson disk copy; do ftld stop --force "$name" > /dev/null 2>&1; done
   cd / && rm -rf "$SCRATCH"
 }
 trap clean_up EXIT
@@ -35,22 +32,19 @@ after() {
   esac
 }
 
-tutorial=$root/docs/TUTORIAL.md
+course=$root/docs/course
 if [ "${1:-}" = without_root ]; then
   cd "$SCRATCH" || exit
-  page_play "user $(id -u)" 3 3 "$tutorial" "## 1. Behind the block device" NBD
-  page_play "user $(id -u)" 12 4 "$tutorial" "## 4. Cut the power" NBD "NBD, without root"
+  page_play "why" 11 8 "$course/1-why.md" "# 1. Why flash needs a translation layer"
+  page_play "load" 7 16 "$course/2-load.md" "# 2. Load, spare flash and TRIM"
+  page_play "schemes" 5 10 "$course/3-schemes.md" "# 3. Schemes compared"
+  page_play "power cuts" 21 9 "$course/4-power-cuts.md" "# 4. Power cuts"
+  same "daemons that are left" "$(ftld list)" "no instance is running"
   finish
 fi
 
-# shellcheck disable=SC2063 # the asterisks of Markdown
-same "columns of the tutorial" "$(grep -x '\*\*.*:\*\*' "$tutorial" | sort -u | tr -d '*\n')" "NBD, as root:NBD, without root:NBD:ublk:"
-mkdir "$SCRATCH/root" && cd "$SCRATCH/root" || exit
-page_play "as root" 35 30 "$tutorial" "# A lesson in flash" NBD "NBD, as root"
-step "nothing stays mounted" test -z "$(grep "$SCRATCH" /proc/mounts)"
-
 mkdir "$SCRATCH/research" && cd "$SCRATCH/research" || exit
-page_play "research" 12 18 "$root/docs/LESSON_RESEARCH.md" "# A lesson for researchers"
+page_play "research" 12 18 "$course/research.md" "# A lesson for researchers"
 same "rows and summaries" "$(wc -l < rows.ndjson)" 64
 # shellcheck disable=SC2016 # backquotes of Markdown
 for heading in "Rows and plots" Ratios; do
@@ -80,8 +74,8 @@ chmod 755 "$SCRATCH"
 mkdir -p "$SCRATCH/tree/tests/native" "$SCRATCH/tree/docs" "$SCRATCH/bin"
 cp "$root/tests/lib.sh" "$root/tests/page.sh" "$SCRATCH/tree/tests"
 cp "$root/tests/native/$SUITE.sh" "$SCRATCH/tree/tests/native"
-cp "$tutorial" "$SCRATCH/tree/docs"
+cp -r "$course" "$SCRATCH/tree/docs"
 cp "$(command -v ftld)" "$SCRATCH/bin"
 PATH=$SCRATCH/bin:$PATH TMPDIR=/tmp setpriv --reuid 65534 --regid 65534 --clear-groups \
-  bash "$SCRATCH/tree/tests/native/$SUITE.sh" without_root || bad "the tutorial without root"
+  bash "$SCRATCH/tree/tests/native/$SUITE.sh" without_root || bad "the course without root"
 finish

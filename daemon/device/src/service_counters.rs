@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Status codes of HTTP answers.
 pub const HTTP_CODES: [&str; 6] = ["200", "400", "404", "405", "421", "503"];
 /// Commands of the control socket; the last one counts lines that are no request.
-pub const CONTROL_COMMANDS: [&str; 7] = [
-    "status", "stop", "inject", "pause", "mark", "shadow", "invalid",
+pub const CONTROL_COMMANDS: [&str; 8] = [
+    "status", "stop", "inject", "pause", "mark", "shadow", "where", "invalid",
 ];
 
 /// Counters of requests to the daemon itself.

@@ -18,10 +18,13 @@ use crate::record::{Marked, RecordingView, not_recorded};
 use crate::service_counters::{ServiceCounters, ServiceView};
 use crate::shadow::ShadowCommand;
 use crate::transport::nbd::NbdSnapshot;
-use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Op, Paused, WritesFailing};
+use crate::volume::{
+    BlockMap, BlockPages, EventsView, FlashSnapshot, HostView, Op, Paused, Places, WritesFailing,
+};
 use ftld_kit::convert::to_f64;
-use ftld_kit::failure::Failure;
+use ftld_kit::failure::{Exit, Failure};
 use nand_model::{Geometry, Profile, Verify};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -135,6 +138,28 @@ pub trait StatusSource: Send + Sync {
     fn shadow(&self, _command: &ShadowCommand) -> Result<Vec<String>, Failure> {
         Err(Failure::usage("this device has no shadows"))
     }
+
+    /// Looks for the logical pages that hold these bytes of the device, for about `patience`. May wait
+    /// for requests: never call it where others wait.
+    ///
+    /// # Errors
+    /// A range is not on the device; the device has failed, or stops.
+    fn places(&self, _ranges: &[Range<u64>], _patience: Duration) -> Result<Places, Failure> {
+        Err(no_flash())
+    }
+
+    /// Returns what the pages of a block hold; otherwise as [`StatusSource::places`].
+    ///
+    /// # Errors
+    /// There is no such block; the device has failed, or stops.
+    fn block_pages(&self, _block: u32) -> Result<BlockPages, Failure> {
+        Err(no_flash())
+    }
+}
+
+/// Returns the failure of a source that has no flash to look at.
+fn no_flash() -> Failure {
+    Failure::new(Exit::NotRunning, "the device does not serve")
 }
 
 impl InstanceInfo {

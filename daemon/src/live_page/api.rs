@@ -12,14 +12,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ftl_core::schemes::Scheme;
 use ftl_core::{BlockUse, Event, EventKind};
-use ftld_device::volume::{CELLS_MAX, Cell};
+use ftld_device::volume::{CELLS_MAX, Cell, parse_ranges};
 use ftld_kit::convert::index;
+use ftld_kit::failure::{Exit, Failure};
+use hyper::StatusCode;
 use nand_model::Cause;
 use serde_json::json;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Maximum of events in one answer.
 const EVENTS_MAX: usize = 500;
+
+/// Time for a look at places: half of a connection's.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Returns the number in `since=NUMBER`.
 pub(crate) fn since(query: &str) -> Option<u64> {
@@ -110,6 +116,43 @@ fn unit(greatest: u64) -> u64 {
         "{greatest} in units of {unit} needs more than two bytes"
     );
     unit
+}
+
+/// Returns whether the answer at this path may have to wait for requests to the device.
+pub(crate) fn waits(path: &str) -> bool {
+    matches!(path, "/api/where" | "/api/block")
+}
+
+/// Returns the places of the pages at `extents=OFFSET+LENGTH,...` of the device, or the pages of
+/// block `number=N`.
+///
+/// # Errors
+/// The query asks for nothing that the device has, or it cannot be looked at.
+pub(crate) fn places(
+    path: &str,
+    query: &str,
+    observed: &dyn PageSource,
+) -> Result<String, Failure> {
+    // Browsers may write them either way.
+    let query = query.replace("%2B", "+").replace("%2C", ",");
+    let value = |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key));
+    let answer = if path == "/api/where" {
+        let extents = value("extents=").unwrap_or_default();
+        json!(observed.places(&parse_ranges(extents)?, LOOK)?)
+    } else {
+        let number = value("number=").and_then(|number| number.parse().ok());
+        let number = number.ok_or_else(|| Failure::usage("number=N, with a block of the map"))?;
+        json!(observed.block_pages(number)?)
+    };
+    Ok(format!("{answer}\n"))
+}
+
+/// Returns the status code of the answer to a failed question.
+pub(crate) fn code_of(failure: &Failure) -> StatusCode {
+    match failure.exit {
+        Exit::Usage => StatusCode::BAD_REQUEST,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    }
 }
 
 /// Returns the newest events from a number on: `[number, kind, block or null, pages, began_ns,

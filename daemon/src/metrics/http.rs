@@ -1,6 +1,7 @@
 //! HTTP server: the live page at `/`, its data under `/api/`, and `/metrics`, `/healthz`,
-//! `/status`. It reads published views only, so no answer waits for a request; and no request
-//! changes the device, but for the load of `ftld demo`, which the page itself may change.
+//! `/status`. It reads published views only, so no answer waits for a request; but for the places of
+//! pages, which a thread of their own looks for. No request changes the device, but for the load of
+//! `ftld demo`, which the page itself may change.
 //!
 //! A hostile or slow client costs one of [`CONNECTIONS`] for at most `DEADLINE`, 8 KiB for its
 //! request, and the answer: some 200 KB at most, `/api/history`. When all connections are taken,
@@ -22,7 +23,6 @@ use hyper::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,7 +48,7 @@ const JSON: &str = "application/json";
 /// Policy of all answers except the page: nothing is loaded or run.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 const PATHS: &str = "there are /, /metrics, /healthz, /status, /api/device, /api/blocks, /api/events, /api/history, \
-     /api/instances and /api/load\n";
+     /api/instances, /api/where, /api/block and /api/load\n";
 /// Header of a request that changes something: a page of another site cannot send it unasked.
 const OWN: &str = "x-ftld";
 
@@ -202,19 +202,28 @@ async fn connection(
 ) {
     let answer = service_fn(move |request: Request<Incoming>| {
         asked.store(true, Relaxed);
-        let host = request
-            .headers()
-            .get(HOST)
-            .map(|host| host.to_str().unwrap_or_default());
-        let is_own = request.headers().contains_key(OWN);
-        let asked = Asked {
-            method: request.method(),
-            uri: request.uri(),
-            host,
-            is_own,
+        let (observed, hosts) = (observed.clone(), hosts.clone());
+        let waits = api::waits(request.uri().path());
+        let answer = move || {
+            let host = request
+                .headers()
+                .get(HOST)
+                .map(|host| host.to_str().unwrap_or_default());
+            let is_own = request.headers().contains_key(OWN);
+            let asked = Asked {
+                method: request.method(),
+                uri: request.uri(),
+                host,
+                is_own,
+            };
+            answer(&asked, &*observed, &hosts)
         };
-        let response = answer(&asked, &*observed, &hosts);
-        async move { Ok::<_, Infallible>(response) }
+        async move {
+            match waits {
+                true => tokio::task::spawn_blocking(answer).await,
+                false => Ok(answer()),
+            }
+        }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
     let server = server
@@ -287,6 +296,12 @@ fn respond(asked: &Asked<'_>, observed: &dyn PageSource, hosts: &Hosts) -> Respo
         "/api/history" => reply(StatusCode::OK, JSON, api::history(observed, since())),
         "/api/load" => load(observed),
         "/api/instances" => reply(StatusCode::OK, JSON, api::instances(observed)),
+        "/api/where" | "/api/block" => {
+            match api::places(uri.path(), uri.query().unwrap_or_default(), observed) {
+                Ok(json) => reply(StatusCode::OK, JSON, json),
+                Err(why) => reply(api::code_of(&why), TEXT, why.message + "\n"),
+            }
+        }
         "/metrics" => reply(
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",

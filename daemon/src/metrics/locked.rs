@@ -8,7 +8,8 @@ use ftld_device::fresh_status::fresh;
 use ftld_device::service_counters::ServiceCounters;
 use ftld_device::status::StatusSnapshot;
 use ftld_device::status::StatusSource;
-use ftld_device::volume::{BlockMap, EventsView, Volume, VolumeOptions};
+use ftld_device::volume::{BlockMap, BlockPages, EventsView, Places, Volume, VolumeOptions};
+use ftld_kit::failure::Failure;
 use nand_model::store::MemStore;
 use nand_model::{Chip, Profile};
 use std::sync::{Arc, mpsc};
@@ -35,6 +36,16 @@ impl StatusSource for Seen {
     }
     fn events(&self, from: u64, most: usize) -> EventsView {
         self.0.events(from, most)
+    }
+    fn places(
+        &self,
+        ranges: &[std::ops::Range<u64>],
+        patience: Duration,
+    ) -> Result<Places, Failure> {
+        self.0.places(ranges, patience)
+    }
+    fn block_pages(&self, block: u32) -> Result<BlockPages, Failure> {
+        self.0.block_pages(block)
     }
 }
 
@@ -103,4 +114,22 @@ fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
             "{answers:?}"
         );
     });
+    assert!(answers_places(&seen));
+}
+
+/// Asks for places of pages, which wait for the lock.
+fn answers_places(seen: &Seen) -> bool {
+    let ask = |path: &str| get(path, Some("localhost"), seen);
+    let codes = [
+        ("/api/where?extents=0%2B4096,512+1", 200),
+        ("/api/block?number=7", 200),
+        ("/api/where", 400),
+        ("/api/where?extents=0+0", 400),
+        ("/api/block?number=8", 400),
+        ("/api/block", 400),
+    ];
+    let answers = codes.map(|(path, code)| (ask(path).status().as_u16(), code));
+    assert!(answers.iter().all(|(is, code)| is == code), "{answers:?}");
+    drop(seen.0.close());
+    ask("/api/where?extents=0+1").status() == 503
 }

@@ -13,10 +13,12 @@ use ftld_device::service_counters::ServiceCounters;
 use ftld_device::shadow::ShadowCommand;
 use ftld_device::status::{InstanceInfo, StatusSnapshot, StatusSource};
 use ftld_device::transport::nbd::NbdStats;
-use ftld_device::volume::{BlockMap, EventsView, Volume};
+use ftld_device::volume::{BlockMap, BlockPages, EventsView, Places, Volume};
 use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use strum::EnumCount;
 
 /// State of a running instance for HTTP and the control socket.
@@ -86,6 +88,14 @@ impl StatusSource for Served {
 
     fn shadow(&self, command: &ShadowCommand) -> Result<Vec<String>, Failure> {
         self.shadows.run(command)
+    }
+
+    fn places(&self, ranges: &[Range<u64>], patience: Duration) -> Result<Places, Failure> {
+        self.volume.places(ranges, patience)
+    }
+
+    fn block_pages(&self, block: u32) -> Result<BlockPages, Failure> {
+        self.volume.block_pages(block)
     }
 }
 

@@ -12,6 +12,7 @@ mod host;
 mod http_crowd;
 mod inject;
 mod new_scheme;
+mod places;
 mod record;
 mod replay;
 mod service_manager;

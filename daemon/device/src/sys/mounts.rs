@@ -26,9 +26,11 @@ const SYSTEM: [&str; 7] = ["/", "/dev", "/etc", "/proc", "/run", "/sys", "/usr"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// `major:minor` of the file system. Some file systems (btrfs) have one of their own.
-    pub(crate) device: String,
+    pub device: String,
     /// Mount point.
     pub path: PathBuf,
+    /// Type of the file system.
+    pub kind: String,
     /// Source of the mount: for a disk, the device's node.
     pub(crate) source: String,
     /// Whether it is unmounted with an original elsewhere.
@@ -195,6 +197,7 @@ fn parse(line: &str) -> Option<Mount> {
     Some(Mount {
         device,
         path,
+        kind: file_system.split(' ').next()?.to_owned(),
         source: unescape(file_system.split(' ').nth(1)?),
         follows: has("master:"),
         shared: has("shared:"),
@@ -231,6 +234,7 @@ mod tests {
             Mount {
                 device: "259:3".into(),
                 path: "/mnt/my disk".into(),
+                kind: "ext4".into(),
                 source: "/dev/ublkb0".into(),
                 follows: false,
                 shared: true,

@@ -21,7 +21,9 @@ mod control;
 mod histogram;
 mod host;
 mod locked;
+mod oob_areas;
 mod pause_gate;
+mod places;
 mod request;
 mod shard;
 mod snapshot;
@@ -36,6 +38,9 @@ pub use clock::Completions;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue, SIZE_BOUNDS};
 pub use pause_gate::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
+pub use places::{
+    BlockPages, FlashPage, PLACES_MAX, PagePlaces, Place, Places, parse_range, parse_ranges,
+};
 pub use snapshot::{FlashSnapshot, LastWrite, WEAR_BOUNDS, Wear};
 pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView, UseCounts};
 

@@ -40,6 +40,8 @@ pub(super) struct Unlocked {
     /// Time of the last [`Volume::watch`](super::Volume::watch), in ms since `origin`; 0 before the
     /// first.
     pub(super) watched_ms: AtomicU64,
+    /// Held by a look at the places of pages.
+    pub(super) looking: Mutex<()>,
     pub(super) pause_gate: PauseGate,
     /// Signals that erases of a shard run short.
     pub(super) short_told: (Mutex<()>, Condvar),
@@ -75,6 +77,7 @@ impl Unlocked {
             origin: Instant::now(),
             last_request_ms: AtomicU64::new(0),
             watched_ms: AtomicU64::new(0),
+            looking: Mutex::new(()),
             pause_gate: PauseGate::default(),
             short_told: (Mutex::new(()), Condvar::new()),
             at_storage: AtomicU64::new(0),

@@ -281,7 +281,7 @@ mod tests {
     use ftl_core::schemes::Scheme;
     use ftl_core::{BlockView, EventLog, FtlConfig, Params, RamReport, Start, StreamView};
     use nand_model::store::OobOnlyStore;
-    use nand_model::{Pbn, Profile};
+    use nand_model::{Pbn, Ppn, Profile};
 
     /// A scheme that omits, or does not count, some of its operations.
     struct Careless {
@@ -327,6 +327,9 @@ mod tests {
         }
         fn block(&self, block: Pbn) -> BlockView {
             self.inner.block(block)
+        }
+        fn is_valid(&self, page: Ppn) -> bool {
+            self.inner.is_valid(page)
         }
         fn events(&self) -> &EventLog {
             self.inner.events()

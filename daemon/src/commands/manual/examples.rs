@@ -73,6 +73,19 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "ftld-where",
+        &[
+            (
+                "Find the pages of a file on a mounted device, and their dead copies:",
+                &["ftld where /mnt/file"],
+            ),
+            (
+                "Find those of the first 64 KiB of a device that an NBD client uses:",
+                &["ftld where disk 0+64KiB"],
+            ),
+        ],
+    ),
+    (
         "ftld-check",
         &[(
             "Check the image of a stopped instance:",

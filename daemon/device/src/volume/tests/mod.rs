@@ -3,6 +3,7 @@
 mod cache;
 mod control;
 mod flushes;
+mod places;
 mod requests;
 mod shards;
 mod time;
@@ -12,7 +13,7 @@ use ftl_core::{
     BlockUse, BlockView, Event, EventKind, EventLog, Lpn, RamReport, SchemeStats, StreamView,
 };
 use nand_model::store::{AnyStore, MemStore};
-use nand_model::{Chip, Nanos, Pbn, Profile};
+use nand_model::{Chip, Nanos, Pbn, Ppn, Profile};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex};
@@ -156,6 +157,9 @@ impl Ftl for Toy {
             valid: 0,
             age: 0,
         }
+    }
+    fn is_valid(&self, _: Ppn) -> bool {
+        false
     }
     fn events(&self) -> &EventLog {
         &self.events
