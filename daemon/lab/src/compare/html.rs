@@ -2,11 +2,12 @@
 
 use super::axis::{short, time};
 use super::cells::{self, Cell};
+use super::columns::{COLUMNS, Part};
 use super::heat::{Grid, Heat};
 use super::labels::Labels;
 use super::outcome::Failed;
-use super::{colours, figures, knee, reproduction, table};
-use crate::replay::Row;
+use super::{colours, conclusion, figures, knee, notes, reproduction, table};
+use crate::replay::{Row, estimate};
 use ftld_kit::convert::to_f64;
 use ftld_kit::quote::escaped;
 use ftld_kit::size::show_size;
@@ -37,10 +38,25 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed], command: &[String]) -> Str
     };
     let all = cells::cells(rows);
     let grid = Grid::new(&all, &labels);
-    let mut body: String = HEATS
+    let of = |workload: &str| -> Vec<&Row> {
+        let is_of = |row: &&&Row| row.job.workload == workload;
+        rows.iter().filter(is_of).copied().collect()
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let concluded = workloads
         .iter()
-        .map(|heat| grid.map(heat, &section_of))
-        .collect();
+        .map(|name| conclusions(&section_of(name), &of(name), &labels));
+    let mut body = format!(
+        "<ul class=\"conclusions\">\n{}</ul>\n<p class=\"note\">{} Times are emulated. {} runs, ftld {version}. \
+         <a href=\"#repeat\">How to repeat it</a></p>\n",
+        concluded.collect::<String>(),
+        escaped(&conclusion::basis(&all)),
+        rows.len()
+    );
+    if let Some(warning) = notes::warnings(rows) {
+        body += &format!("<p class=\"error\">{}</p>\n", escaped(&warning));
+    }
+    body.extend(HEATS.iter().map(|heat| grid.map(heat, &section_of)));
     for Failed { job, error, .. } in failed {
         let scheme = job.scheme.as_deref().unwrap_or("default");
         body += &format!(
@@ -51,48 +67,56 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed], command: &[String]) -> Str
         );
     }
     for workload in &workloads {
-        let is_of = |row: &&&Row| row.job.workload == *workload;
-        let of: Vec<_> = rows.iter().filter(is_of).copied().collect();
-        body += &section(&section_of(workload), workload, &of, &labels);
+        body += &section(&section_of(workload), &of(workload), &labels);
     }
     body += &reproduction::section(command, rows);
-    let warning = table::nothing_collected(rows).map_or(String::new(), |warning| {
-        format!("<p class=\"error\">{}</p>\n", escaped(&warning))
-    });
-    let version = env!("CARGO_PKG_VERSION");
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>ftld compare</title><style>\n{STYLE}{}</style></head><body>\n<h1>ftld compare</h1>\n\
-         <p class=\"note\">{} runs, ftld {version}. Times are emulated. <a href=\"#repeat\">How to repeat it</a></p>\n\
-         {warning}{body}</body></html>\n",
-        colours::rules(),
-        rows.len()
+         {body}</body></html>\n",
+        colours::rules()
     )
 }
 
-fn section(id: &str, workload: &str, rows: &[&Row], all: &Labels) -> String {
-    assert!(!rows.is_empty(), "a section for {workload} without a run");
+/// Returns the sentences that conclude about a workload.
+fn conclusions(id: &str, rows: &[&Row], labels: &Labels) -> String {
+    let Some(first) = rows.first() else {
+        return String::new();
+    };
+    let name = escaped(&labels.workload(first));
+    let sentences = conclusion::sentences(&cells::cells(rows), labels).into_iter();
+    let items = sentences.map(|(settings, sentence)| {
+        let settings = match settings.is_empty() {
+            true => String::new(),
+            false => format!(", {}", escaped(&settings)),
+        };
+        format!("<li><a href=\"#{id}\">{name}</a>{settings}: {sentence}</li>\n")
+    });
+    items.collect()
+}
+
+fn section(id: &str, rows: &[&Row], all: &Labels) -> String {
+    assert!(!rows.is_empty(), "a section without a run");
     let of = &cells::cells(rows)[..];
     let labels: Vec<_> = of.iter().map(|cell| all.of(cell.first())).collect();
     format!(
         "<section id=\"{id}\"><h2>{}</h2>\n<p class=\"note\">{}</p>\n{}{}{}</section>\n",
-        escaped(workload),
-        escaped(&about(rows, all)),
+        escaped(&all.workload(rows[0])),
+        escaped(&about(rows, of, all)),
         tables(of, all),
         reproduction::commands(of),
-        figures::figures(id, of, &labels)
+        figures::figures(of, &labels)
     )
 }
 
-fn about(of: &[&Row], labels: &Labels) -> String {
+fn about(of: &[&Row], cells: &[Cell<'_>], labels: &Labels) -> String {
     let device = |row: &&Row| {
         let device = &row.device;
         format!(
-            "{} for the host on {} of {}, effective over-provisioning {:.1} %",
+            "{} for the host on {} of {}",
             show_size(device.size_bytes),
             show_size(device.raw_bytes),
-            device.profile,
-            device.effective_op_percent
+            device.profile
         )
     };
     let mut devices: Vec<_> = of.iter().map(device).collect();
@@ -113,17 +137,18 @@ fn about(of: &[&Row], labels: &Labels) -> String {
             ", {age} drive writes of random pages"
         )),
         response_unit.as_str().unwrap_or_default(),
-        table::unsettled(of, labels) + &table::overloaded(of, labels)
+        notes::unsettled(of, labels)
+            + &notes::overloaded(of, labels)
+            + &notes::mean_beyond_p99(cells, labels)
+            + &notes::over_provisioning(of)
     )
 }
 
 fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
-    let mut lines: Vec<_> = of.iter().map(|cell| table::line(cell, labels)).collect();
-    lines.insert(0, table::heads());
-    lines.push(table::optimum(&of[0]));
-    drop_empty_columns(&mut lines);
-    let bound = lines.pop().unwrap_or_default();
-    let mut text = rows(&lines, &bound);
+    let mut text: String = Part::ALL
+        .iter()
+        .map(|part| part_table(*part, of, labels))
+        .collect();
     if cells::is_repeated(of) {
         text += "<p class=\"note\">Means over the seeds, with the 95 % interval, also in the figures; curves are those of the first seed.</p>\n";
     }
@@ -131,19 +156,43 @@ fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
         let knee = escaped(&knee.text(labels));
         text += &format!("<p class=\"note\">{knee}</p>\n");
     }
+    let mut ratios = String::new();
     for table::Ratios { title, lines } in table::ratios(of, labels) {
-        text += &format!(
-            "<p class=\"note\">{}</p>\n{}",
-            escaped(&title),
-            rows(&lines, &[])
-        );
+        ratios += &rows(&title, &lines, &[]);
     }
-    text
+    format!("<div class=\"tables\">\n{text}{ratios}</div>\n")
 }
 
-/// Drops the columns that have no value in any line.
+/// Returns a table of the cells; nothing if no cell has a value.
+fn part_table(part: Part, of: &[Cell<'_>], labels: &Labels) -> String {
+    let columns = COLUMNS.iter().filter(|column| column.part == part);
+    let line = |label: String, cells: Vec<String>| std::iter::once(label).chain(cells).collect();
+    let mut lines: Vec<Vec<String>> = vec![line(
+        String::new(),
+        columns.clone().map(|column| column.name.into()).collect(),
+    )];
+    lines.extend(of.iter().map(|cell| {
+        let values = columns.clone();
+        let values = values.map(|column| column.human(estimate(&cell.runs, column.of)));
+        line(labels.of(cell.first()), values.collect())
+    }));
+    let bound = columns.map(|column| column.human(estimate(&of[0].runs, column.bound)));
+    lines.push(line("optimum (bound)".into(), bound.collect()));
+    drop_empty_columns(&mut lines);
+    let mut bound = lines.pop().unwrap_or_default();
+    if bound.iter().skip(1).all(|cell| cell == "-") {
+        bound.clear();
+    }
+    match lines[0].len() {
+        0 | 1 => String::new(),
+        _ => rows(part.title(), &lines, &bound),
+    }
+}
+
+/// Drops the columns in which no cell has a value; the last line is the bound.
 fn drop_empty_columns(lines: &mut [Vec<String>]) {
-    let is_used = |column: usize| lines[1..].iter().any(|line| line[column] != "-");
+    let cells = &lines[1..lines.len() - 1];
+    let is_used = |column: usize| cells.iter().any(|line| line[column] != "-");
     let used: Vec<bool> = (0..lines[0].len()).map(is_used).collect();
     for line in lines {
         let mut used = used.iter();
@@ -152,7 +201,7 @@ fn drop_empty_columns(lines: &mut [Vec<String>]) {
 }
 
 /// Returns a table: headings, lines, and the bound if there is one.
-fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
+fn rows(title: &str, lines: &[Vec<String>], bound: &[String]) -> String {
     let cells = |tag: &str, cells: &[String]| {
         cells
             .iter()
@@ -160,7 +209,8 @@ fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
             .collect::<String>()
     };
     let mut text = format!(
-        "<div class=\"scroll wide\"><table><tr>{}</tr>\n",
+        "<div class=\"scroll\"><table><caption>{}</caption><tr>{}</tr>\n",
+        escaped(title),
         cells("th", &lines[0])
     );
     for line in &lines[1..] {
@@ -241,6 +291,19 @@ mod tests {
             assert!(cells[number].contains("class=\"h0 best\""));
         }
         assert!(page.contains("(log axis)") && page.contains("share of each cause"));
+        // The page opens with a sentence per workload, by the name of its trace.
+        let items: Vec<&str> = page.split("<li>").skip(1).collect();
+        assert_eq!(items.len(), 10);
+        let first = items[0].split("</li>").next().unwrap();
+        assert!(
+            first.contains("<b>scheme0</b> has the least write amplification, 1.000, scheme1 "),
+            "{first}"
+        );
+        assert!(
+            first.contains("scheme1 15 % more; no difference in p99 of writes, "),
+            "{first}"
+        );
+        assert!(page.contains("One seed: there is no interval"));
     }
 
     #[test]
@@ -283,5 +346,9 @@ mod tests {
         let page = page_of(&rows);
         assert!(page.contains("class=\"interval\"") && page.contains(", 95 % interval "));
         assert!(page.contains("<div>1 to 2</div>"), "the seeds");
+        // 1 and 1.2 against 1.154: the interval is wider than the difference.
+        let sentence = "no difference in write amplification beyond the spread, 1.1 ± 1.3; ";
+        assert!(page.contains(sentence), "{page}");
+        assert!(page.contains("<td>1.1 ± 1.3</td>"), "as in the table");
     }
 }
