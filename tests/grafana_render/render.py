@@ -7,7 +7,8 @@ Three devices of three schemes, one with a write cache and one that is recorded,
 these seconds, and a real Prometheus scrapes them.
 Needs the `ftld` of $BUILT or the PATH, fio, prometheus, chromium, node with npm, and python3-pil. Not
 part of a suite: it installs `@grafana/ui` from npm. The components draw panels, legends, units,
-thresholds and mappings. Grafana itself is not run: annotations, variables and queries are not.
+thresholds and mappings; heat maps are drawn as Grafana's plugin would. Grafana itself is not run:
+annotations, variables and queries are not.
 """
 
 import argparse

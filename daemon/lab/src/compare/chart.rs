@@ -259,7 +259,7 @@ impl Panel {
         let at = |estimate: Estimate| area.x(&self.axis, estimate.mean);
         let points: Vec<f64> = series.iter().filter_map(of).map(at).collect();
         let (Some(&first), Some(&last)) = (points.first(), points.last()) else {
-            return line("tick", Anchor::Start, (area.left + 4.0, y), "-");
+            return String::new();
         };
         // A linear axis starts at 0, so the distance from there is the value.
         let is_linear = !self.axis.is_log();

@@ -13,15 +13,16 @@ use nand_model::Cause;
 /// Shortest time in a plot of response times, us.
 const SHORTEST: f64 = 0.1;
 
-type Side = fn(&Row) -> Option<&Response>;
+/// The response times of one kind of request.
+pub(super) type Side = fn(&Row) -> Option<&Response>;
 
 /// Returns the response times of writes.
-fn writes(row: &Row) -> Option<&Response> {
+pub(super) fn writes(row: &Row) -> Option<&Response> {
     row.response_ns.write.as_ref()
 }
 
 /// Returns the response times of reads.
-fn reads(row: &Row) -> Option<&Response> {
+pub(super) fn reads(row: &Row) -> Option<&Response> {
     row.response_ns.read.as_ref()
 }
 

@@ -100,16 +100,17 @@ fn section(id: &str, rows: &[&Row], all: &Labels) -> String {
     let of = &cells::cells(rows)[..];
     let labels: Vec<_> = of.iter().map(|cell| all.of(cell.first())).collect();
     format!(
-        "<section id=\"{id}\"><h2>{}</h2>\n<p class=\"note\">{}</p>\n{}{}{}</section>\n",
+        "<section id=\"{id}\"><h2>{}</h2>\n<p class=\"note\">{}</p>\n{}{}{}{}</section>\n",
         escaped(&all.workload(rows[0])),
-        escaped(&about(rows, of, all)),
+        escaped(&about(rows)),
         tables(of, all),
+        explained(rows, of, all),
         reproduction::commands(of),
         figures::figures(of, &labels)
     )
 }
 
-fn about(of: &[&Row], cells: &[Cell<'_>], labels: &Labels) -> String {
+fn about(of: &[&Row]) -> String {
     let device = |row: &&Row| {
         let device = &row.device;
         format!(
@@ -122,9 +123,11 @@ fn about(of: &[&Row], cells: &[Cell<'_>], labels: &Labels) -> String {
     let mut devices: Vec<_> = of.iter().map(device).collect();
     devices.dedup();
     let Row { job, requests, .. } = of[0];
+    let trace = requests.format.is_some().then_some(&job.workload);
     let response_unit = serde_json::to_value(job.method.response_unit()).unwrap_or_default();
     format!(
-        "{}. {} requests, {} pages read, {} written. {}Preconditioning {}{}, response unit {}.{}",
+        "{}{}. {} requests, {} pages read, {} written. {}Preconditioning {}{}, response unit {}.",
+        trace.map_or(String::new(), |trace| format!("{trace}. ")),
         devices.join("; "),
         requests.completed,
         requests.pages_read,
@@ -136,28 +139,41 @@ fn about(of: &[&Row], cells: &[Cell<'_>], labels: &Labels) -> String {
         job.method.age.map_or(String::new(), |age| format!(
             ", {age} drive writes of random pages"
         )),
-        response_unit.as_str().unwrap_or_default(),
-        notes::unsettled(of, labels)
-            + &notes::overloaded(of, labels)
-            + &notes::mean_beyond_p99(cells, labels)
-            + &notes::over_provisioning(of)
+        response_unit.as_str().unwrap_or_default()
     )
 }
 
+/// Returns the sentences that explain the tables of a section.
+fn explained(rows: &[&Row], cells: &[Cell<'_>], labels: &Labels) -> String {
+    let mut notes = vec![
+        notes::unsettled(rows, labels),
+        notes::overloaded(rows, labels),
+        notes::mean_beyond_p99(cells, labels),
+        notes::over_provisioning(rows),
+    ];
+    if cells::is_repeated(cells) {
+        notes.push("Means over the seeds, with the 95 % interval, also in the figures; curves are those of the first seed.".into());
+    }
+    notes.extend(knee::knees(cells).iter().map(|knee| knee.text(labels)));
+    let items = notes.iter().filter(|note| !note.is_empty());
+    let items: String = items
+        .map(|note| format!("<li>{}</li>\n", escaped(note.trim())))
+        .collect();
+    match items.is_empty() {
+        true => items,
+        false => format!("<ul class=\"note\">\n{items}</ul>\n"),
+    }
+}
+
 fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
-    let mut text: String = Part::ALL
+    let text: String = Part::ALL
         .iter()
         .map(|part| part_table(*part, of, labels))
         .collect();
-    if cells::is_repeated(of) {
-        text += "<p class=\"note\">Means over the seeds, with the 95 % interval, also in the figures; curves are those of the first seed.</p>\n";
-    }
-    for knee in knee::knees(of) {
-        let knee = escaped(&knee.text(labels));
-        text += &format!("<p class=\"note\">{knee}</p>\n");
-    }
     let mut ratios = String::new();
-    for table::Ratios { title, lines } in table::ratios(of, labels) {
+    for table::Ratios { title, mut lines } in table::ratios(of, labels) {
+        let cells = lines.len() - 1;
+        drop_empty_columns(&mut lines, cells);
         ratios += &rows(&title, &lines, &[]);
     }
     format!("<div class=\"tables\">\n{text}{ratios}</div>\n")
@@ -176,9 +192,12 @@ fn part_table(part: Part, of: &[Cell<'_>], labels: &Labels) -> String {
         let values = values.map(|column| column.human(estimate(&cell.runs, column.of)));
         line(labels.of(cell.first()), values.collect())
     }));
-    let bound = columns.map(|column| column.human(estimate(&of[0].runs, column.bound)));
+    let bound = columns.map(|column| {
+        let bound = estimate(&of[0].runs, column.bound);
+        bound.map_or("-".into(), |bound| column.unit.of(bound.mean))
+    });
     lines.push(line("optimum (bound)".into(), bound.collect()));
-    drop_empty_columns(&mut lines);
+    drop_empty_columns(&mut lines, of.len());
     let mut bound = lines.pop().unwrap_or_default();
     if bound.iter().skip(1).all(|cell| cell == "-") {
         bound.clear();
@@ -189,9 +208,9 @@ fn part_table(part: Part, of: &[Cell<'_>], labels: &Labels) -> String {
     }
 }
 
-/// Drops the columns in which no cell has a value; the last line is the bound.
-fn drop_empty_columns(lines: &mut [Vec<String>]) {
-    let cells = &lines[1..lines.len() - 1];
+/// Drops the columns in which no line of these cells has a value; the first line has the headings.
+fn drop_empty_columns(lines: &mut [Vec<String>], cells: usize) {
+    let cells = &lines[1..=cells];
     let is_used = |column: usize| cells.iter().any(|line| line[column] != "-");
     let used: Vec<bool> = (0..lines[0].len()).map(is_used).collect();
     for line in lines {
@@ -209,7 +228,7 @@ fn rows(title: &str, lines: &[Vec<String>], bound: &[String]) -> String {
             .collect::<String>()
     };
     let mut text = format!(
-        "<div class=\"scroll\"><table><caption>{}</caption><tr>{}</tr>\n",
+        "<div><p class=\"head\">{}</p><div class=\"scroll\"><table><tr>{}</tr>\n",
         escaped(title),
         cells("th", &lines[0])
     );
@@ -219,7 +238,7 @@ fn rows(title: &str, lines: &[Vec<String>], bound: &[String]) -> String {
     if !bound.is_empty() {
         text += &format!("<tr class=\"bound\">{}</tr>", cells("td", bound));
     }
-    text + "</table></div>\n"
+    text + "</table></div></div>\n"
 }
 
 #[cfg(test)]
@@ -292,7 +311,8 @@ mod tests {
         }
         assert!(page.contains("(log axis)") && page.contains("share of each cause"));
         // The page opens with a sentence per workload, by the name of its trace.
-        let items: Vec<&str> = page.split("<li>").skip(1).collect();
+        let opening = page.split("</ul>").next().unwrap();
+        let items: Vec<&str> = opening.split("<li>").skip(1).collect();
         assert_eq!(items.len(), 10);
         let first = items[0].split("</li>").next().unwrap();
         assert!(
@@ -336,7 +356,12 @@ mod tests {
     #[test]
     fn values_of_one_magnitude_have_bars_and_seeds_have_intervals() {
         let mut rows: Vec<Row> = hundred().into_iter().take(2).collect();
+        // A trace has the name of its file, and its path in the text below.
+        for row in &mut rows {
+            row.requests.format = Some("plain".into());
+        }
         let page = page_of(&rows);
+        assert!(page.contains("<h2>xxxx") && page.contains("more&quot;/xxxx"));
         assert!(!page.contains("share of each cause") && page.contains("class=\"frame\""));
         assert!(!page.contains("class=\"interval\"") && page.contains("<rect class=\"c-host\""));
         let mut again = rows[0].clone();

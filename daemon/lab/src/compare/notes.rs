@@ -1,9 +1,10 @@
 //! Sentences beside the tables: what limits or explains their figures.
 
 use super::cells::Cell;
+use super::figures::{Side, reads, writes};
 use super::labels::Labels;
 use super::units::Unit;
-use crate::replay::{Response, Row, overload};
+use crate::replay::{Row, overload};
 use ftld_kit::convert::to_f64;
 use std::collections::BTreeSet;
 
@@ -81,10 +82,7 @@ fn short(rows: &[&Row]) -> Option<String> {
 
 /// Returns a sentence that explains means beyond their p99.
 pub(super) fn mean_beyond_p99(cells: &[Cell<'_>], labels: &Labels) -> String {
-    let sides: [(&str, fn(&Row) -> Option<&Response>); 2] = [
-        ("writes", |row| row.response_ns.write.as_ref()),
-        ("reads", |row| row.response_ns.read.as_ref()),
-    ];
+    let sides = [("writes", writes as Side), ("reads", reads as Side)];
     let mut text = String::new();
     for (name, side) in sides {
         let is_beyond = |cell: &&Cell<'_>| {

@@ -78,17 +78,19 @@ impl Area {
         y: f64,
         show: fn(f64) -> String,
     ) -> String {
+        let (mut labels, mut end) = (String::new(), f64::NEG_INFINITY);
         let ticks = axis.ticks(most).into_iter();
-        ticks
-            .filter(|tick| tick.is_labelled)
-            .map(|tick| {
-                let text = show(tick.value);
-                // A label at an end stays within the plot.
-                let half = text_width(&text) / 2.0;
-                let x = self.x(axis, tick.value).clamp(half, WIDTH - half);
-                line("tick", Anchor::Middle, (x, y), &text)
-            })
-            .collect()
+        for tick in ticks.filter(|tick| tick.is_labelled) {
+            let text = show(tick.value);
+            // A label at an end stays within the plot. One that would cover another is left out.
+            let half = text_width(&text) / 2.0;
+            let x = self.x(axis, tick.value).clamp(half, WIDTH - half);
+            if x - half >= end {
+                labels += &line("tick", Anchor::Middle, (x, y), &text);
+                end = x + half;
+            }
+        }
+        labels
     }
 }
 
