@@ -181,7 +181,7 @@ WEAR = [
           column("To refresh", of_device("ftld_ecc_refresh_blocks{$}"), "short", COUNT, steps=[(None, GREEN), (1, YELLOW)]),
           CLEAN,
           column("Mount", of_device("ftld_recovery_duration_seconds{$}"), "s", SECONDS, steps=[(None, GREEN), (10, YELLOW)]),
-          column("emulated", of_device("ftld_recovery_device_seconds{$}"), "s", COUNT),
+          column("Emulated", of_device("ftld_recovery_device_seconds{$}"), "s", COUNT),
           column("Scanned", of_device("ftld_recovery_pages_scanned{$}"), "short", COUNT),
           column("Dropped", of_device("ftld_recovery_discarded_pages{$}"), "short", COUNT)),
     graph("Mean erases of a block", "By device.", "short", query("ftld_block_erases_avg{$}", "{{device}}", COUNT)),
@@ -195,7 +195,7 @@ WEAR = [
           width=WIDTH // 2, height=9),
     detail("Wear levelling and refreshing", "Blocks relocated to even out wear, and blocks rewritten near their ECC limit.", "ops",
            query(rate("ftld_wear_level_moves_total"), "{{device}} levelled", RATES),
-           query(rate("ftld_refresh_moves_total"), "{{device}} refreshed", RATES)),
+           query(rate("ftld_refresh_moves_total"), "{{device}} refreshed", RATES), height=9),
     row("Errors and faults"),
     graph("Corrected bits", "Wrong bits that ECC corrected.", "ops", query(rate("ftld_ecc_corrected_bit_errors_total"), "{{device}}", RATES)),
     graph("Flash errors and faults", "Failed programs and erases, of which each costs a block, reads that ECC cannot correct, and the faults of"

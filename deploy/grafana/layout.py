@@ -112,9 +112,9 @@ def graph(title, description, unit, *queries):
     return panel("timeseries", title, description, unit, queries)
 
 
-def detail(title, description, unit, *queries, stack=False):
+def detail(title, description, unit, *queries, stack=False, height=12):
     """Many lines a device, with their names on the right."""
-    return panel("timeseries", title, description, unit, queries, width=WIDTH // 2, height=12, stack=stack)
+    return panel("timeseries", title, description, unit, queries, width=WIDTH // 2, height=height, stack=stack)
 
 
 def table(title, description, *columns, height=6, by=ID):
@@ -130,7 +130,7 @@ def heat(title, description, unit, metric, needs):
 
 
 def bars(title, description, unit, *queries):
-    return panel("bargauge", title, description, unit, queries, width=WIDTH)
+    return panel("bargauge", title, description, unit, queries, width=WIDTH, height=12)
 
 
 def row(title):

@@ -2,7 +2,6 @@
 //! that a long comparison behind a pipe or in a log shows that it runs.
 
 use super::estimate::duration;
-use super::outcome;
 use crate::replay::Job;
 use ftld_kit::convert::{to_f64, to_u64};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -34,7 +33,8 @@ pub(super) struct Running(Mutex<BTreeMap<usize, String>>);
 impl Running {
     pub(super) fn begin(&self, number: usize, job: &Job) {
         let mut running = self.0.lock().expect("no thread panics with the lock");
-        running.insert(number, outcome::name(job));
+        let scheme = job.scheme.as_deref().unwrap_or("default");
+        running.insert(number, format!("{scheme} on {}", job.workload));
     }
 
     pub(super) fn end(&self, number: usize) {
