@@ -257,8 +257,9 @@ SCHEMES = [
           column("RAM", of_twin("ftld_shadow_ram_bytes{$}"), "bytes", BYTES, "shadows"),
           column("p99 of reads", of_twin("ftld_shadow_read_p99_seconds{$}"), "s", SECONDS, "shadows"),
           column("p99 of writes", of_twin("ftld_shadow_write_p99_seconds{$}"), "s", SECONDS, "shadows"), by=TWIN),
-    graph("Write amplification of the shadows", "Flash programs per page the host wrote, by device and shadow.", "none",
-          query(TWIN_WAF, "{{device}} {{shadow}}", FACTOR, "shadows")),
+    graph("Write amplification of the shadows", "Flash programs per page the host wrote, by device and shadow, beside the device itself.", "none",
+          query(TWIN_WAF, "{{device}} {{shadow}}", FACTOR, "shadows"),
+          query(f"{WAF} and on ({ID}) {NEEDS['shadows'][1]} > 0", "{{device}} itself", FACTOR, "shadows")),
     graph("Erases of the shadows per 1000 pages written", "Wear per amount of host data, by device and shadow.", "short",
           query(f"{TWIN_ERASES} * 1000", "{{device}} {{shadow}}", (0, 1e6), "shadows")),
 ]

@@ -22,11 +22,12 @@ SITUATIONS = {
     "paused": [("g", "tpftl")],
     "twins": [("h", "lazyftl"), ("i", "lazyftl")],
 }
+OPTIONS = {"no_flush": ["--shadow", "pagemap", "--shadow", "mnftl"]}
 # Instances with each activity of `dashboards.NEEDS`; two of the three schemes with FLUSH have the
 # whole map in RAM.
 ACTIVE = {
     "flush": {"requests": 3, "data": 3, "reads": 3, "writes": 3, "syncs": 3, "errors": 0, "faults": 0, "shadows": 0, "gc": 3, "lookups": 1},
-    "no_flush": {"requests": 1, "data": 1, "reads": 1, "writes": 1, "syncs": 0, "errors": 0, "faults": 0, "shadows": 0, "gc": 1, "lookups": 1},
+    "no_flush": {"requests": 1, "data": 1, "reads": 1, "writes": 1, "syncs": 0, "errors": 0, "faults": 0, "shadows": 1, "gc": 1, "lookups": 1},
     "idle": {"requests": 0, "data": 0, "reads": 0, "writes": 0, "syncs": 0, "errors": 0, "faults": 0, "shadows": 0, "gc": 0, "lookups": 0},
     "read_only": {"requests": 1, "data": 1, "reads": 1, "writes": 0, "syncs": 0, "errors": 0, "faults": 0, "shadows": 0, "gc": 0, "lookups": 1},
     "paused": {"requests": 0, "data": 0, "reads": 0, "writes": 0, "syncs": 0, "errors": 0, "faults": 0, "shadows": 0, "gc": 0, "lookups": 0},
@@ -53,7 +54,7 @@ def daemons(folder, to_kill):
         daemons[situation] = []
         for below, scheme in instances:
             (folder / below).mkdir()
-            daemon = Daemon(folder / below, "disk", "--scheme", scheme, "--size", f"{SIZE}MiB")
+            daemon = Daemon(folder / below, "disk", "--scheme", scheme, "--size", f"{SIZE}MiB", *OPTIONS.get(situation, []))
             to_kill.append(daemon)
             daemons[situation].append(daemon)
             if situation != "idle":
