@@ -208,3 +208,88 @@ fn listed(names: &[String]) -> String {
         (shown, more) => format!("{} and {more} others", shown.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cells::cells;
+    use super::*;
+    use crate::replay::{self, Job, Row};
+
+    /// Returns runs of schemes with these write amplifications, one per seed.
+    fn rows(schemes: &[(&str, &[f64])]) -> Vec<Row> {
+        let job = Job {
+            workload: "uniform:requests=300".into(),
+            scheme: Some("pagemap".into()),
+            size: Some("1MiB".into()),
+            ..Job::default()
+        };
+        let made = replay::run(&job, &mut |_, _| ()).unwrap();
+        let mut rows = Vec::new();
+        for (scheme, values) in schemes {
+            for (seed, value) in (1..).zip(values.iter()) {
+                let mut row = made.clone();
+                (row.job.scheme, row.scheme) = (Some((*scheme).into()), (*scheme).into());
+                (row.job.seed, row.write_amplification.total) = (seed, Some(*value));
+                row.response_ns.write.as_mut().unwrap().p99 = 1_300_000;
+                row.erases.total = if *scheme == "c" { 50 } else { 20 };
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    fn concluded(schemes: &[(&str, &[f64])]) -> (String, String) {
+        let rows = rows(schemes);
+        let rows: Vec<&Row> = rows.iter().collect();
+        let cells = cells(&rows);
+        let found = sentences(&cells, &Labels::new(&rows));
+        assert_eq!((found.len(), &found[0].0[..]), (1, ""));
+        (found[0].1.clone(), basis(&cells))
+    }
+
+    #[test]
+    fn a_sentence_names_the_best_and_only_differences_beyond_the_spread() {
+        let (sentence, basis) = concluded(&[
+            ("c", &[3.0, 3.15, 2.85]),
+            ("a", &[2.0, 2.1, 1.9]),
+            ("b", &[2.1, 2.0, 1.95]),
+        ]);
+        assert_eq!(
+            sentence,
+            "<b>a</b> and <b>b</b> have the least write amplification, 2.0 ± 0.2, with no difference beyond the spread, \
+             c 50 % more; no difference in p99 of writes beyond the spread, 1.30 ± 0.00 ms; <b>a</b> and <b>b</b> have \
+             the fewest erases, 20 ± 0, with no difference beyond the spread, c 2.5 times as much."
+        );
+        assert_eq!(basis, "± and brackets are 95 % intervals over 3 seeds.");
+        // Pairs that differ by a like factor: an interval of the ratio, though those of the means overlap.
+        let (sentence, _) = concluded(&[("a", &[2.0, 3.0, 2.5]), ("b", &[2.3, 3.3, 2.9])]);
+        assert!(
+            sentence.starts_with(
+                "<b>a</b> has the least write amplification, 2.5 ± 1.2, b 14 % more (7.0 to 21 %); "
+            ),
+            "{sentence}"
+        );
+    }
+
+    #[test]
+    fn one_seed_and_one_scheme_have_no_interval_and_no_rival() {
+        let (sentence, basis) = concluded(&[("a", &[2.0]), ("b", &[2.5])]);
+        assert!(sentence.starts_with(
+            "<b>a</b> has the least write amplification, 2.000, b 25 % more; no difference in p99"
+        ));
+        assert!(
+            !sentence.contains("spread") && basis.starts_with("One seed: there is no interval")
+        );
+        let (sentence, _) = concluded(&[("a", &[2.0])]);
+        assert!(sentence.starts_with("<b>a</b> has no other scheme beside it; write amplification 2.000; p99 of writes 1.3 ms"), "{sentence}");
+        let names: Vec<String> = ["p", "q", "r", "s", "t"].map(str::to_owned).to_vec();
+        assert_eq!(
+            (listed(&names[..2]), listed(&names[..4]), listed(&names)),
+            (
+                "p and q".into(),
+                "p, q, r and 1 other".into(),
+                "p, q, r and 2 others".into()
+            )
+        );
+    }
+}

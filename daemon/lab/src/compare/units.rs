@@ -49,6 +49,7 @@ impl Unit {
                 let is_one = half / 10_f64.powf(first) < 2.0;
                 f64::from(u8::from(is_one)) - first
             }
+            false if self == Unit::Number(0) => 0.0,
             false => 2.0 - mean.abs().max(1.0).log10().floor(),
         };
         let places = places.clamp(0.0, 4.0) as usize;
