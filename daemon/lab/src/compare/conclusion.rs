@@ -265,7 +265,7 @@ mod tests {
         let (sentence, _) = concluded(&[("a", &[2.0, 3.0, 2.5]), ("b", &[2.3, 3.3, 2.9])]);
         assert!(
             sentence.starts_with(
-                "<b>a</b> has the least write amplification, 2.5 ± 1.2, b 14 % more (7.0 to 21 %); "
+                "<b>a</b> has the least write amplification, 2.5 ± 1.2, b 14 % more (5.9 to 22 %); "
             ),
             "{sentence}"
         );
