@@ -6,6 +6,7 @@
 use super::axis::digits;
 use super::cells::Cell;
 use super::labels::Labels;
+use super::notes::OP_APART;
 use super::units::Unit;
 use crate::replay::{Quantity, estimate, ratio};
 use crate::statistics::{Difference, Estimate};
@@ -64,7 +65,7 @@ pub(super) fn sentences(cells: &[Cell<'_>], labels: &Labels) -> Vec<(String, Str
     let of = |(base, first): (usize, &Cell<'_>)| {
         let group: Vec<&Cell<'_>> = cells.iter().filter(|cell| cell.base == base).collect();
         let settings = labels.of_settings(first.first());
-        (settings, sentence(&group, labels) + ".")
+        (settings, sentence(&group, labels) + &unequal(&group) + ".")
     };
     bases.map(of).collect()
 }
@@ -90,6 +91,20 @@ pub(super) fn basis(cells: &[Cell<'_>]) -> String {
             "± and brackets are 95 % intervals over up to {most} seeds; runs of one seed have none."
         ),
         (_, most) => format!("± and brackets are 95 % intervals over {most} seeds."),
+    }
+}
+
+/// Returns a remark on a group whose cells differ in their effective over-provisioning.
+fn unequal(group: &[&Cell<'_>]) -> String {
+    let of = group
+        .iter()
+        .map(|cell| cell.first().device.effective_op_percent);
+    let (low, high) = of.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), op| {
+        (low.min(op), high.max(op))
+    });
+    match high - low < OP_APART {
+        true => String::new(),
+        false => format!("; over-provisioning is unequal, {low:.1} to {high:.1} %"),
     }
 }
 
@@ -239,7 +254,10 @@ mod tests {
     }
 
     fn concluded(schemes: &[(&str, &[f64])]) -> (String, String) {
-        let rows = rows(schemes);
+        concluded_of(&rows(schemes))
+    }
+
+    fn concluded_of(rows: &[Row]) -> (String, String) {
         let rows: Vec<&Row> = rows.iter().collect();
         let cells = cells(&rows);
         let found = sentences(&cells, &Labels::new(&rows));
@@ -279,6 +297,16 @@ mod tests {
         ));
         assert!(
             !sentence.contains("spread") && basis.starts_with("One seed: there is no interval")
+        );
+        let mut unlike = rows(&[("a", &[2.0]), ("b", &[2.5])]);
+        (
+            unlike[0].device.effective_op_percent,
+            unlike[1].device.effective_op_percent,
+        ) = (17.0, 98.0);
+        let sentence = concluded_of(&unlike).0;
+        assert!(
+            sentence.ends_with("; over-provisioning is unequal, 17.0 to 98.0 %."),
+            "{sentence}"
         );
         let (sentence, _) = concluded(&[("a", &[2.0])]);
         assert!(sentence.starts_with("<b>a</b> has no other scheme beside it; write amplification 2.000; p99 of writes 1.3 ms"), "{sentence}");

@@ -120,8 +120,12 @@ fn about(of: &[&Row]) -> String {
             device.profile
         )
     };
-    let mut devices: Vec<_> = of.iter().map(device).collect();
-    devices.dedup();
+    let mut devices: Vec<String> = Vec::new();
+    for device in of.iter().map(device) {
+        if !devices.contains(&device) {
+            devices.push(device);
+        }
+    }
     let Row { job, requests, .. } = of[0];
     let trace = requests.format.is_some().then_some(&job.workload);
     let response_unit = serde_json::to_value(job.method.response_unit()).unwrap_or_default();

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Difference of a requested and an effective over-provisioning that is explained, in percent of
 /// the size.
-const OP_APART: f64 = 1.0;
+pub(super) const OP_APART: f64 = 1.0;
 
 /// Returns a sentence with the runs whose write amplification had not settled.
 pub(super) fn unsettled(rows: &[&Row], labels: &Labels) -> String {
