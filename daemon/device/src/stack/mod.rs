@@ -391,7 +391,7 @@ pub fn close_stores(stores: impl IntoIterator<Item = AnyStore>) -> Result<(), Fa
 }
 
 /// Closes the image of a flash without power: syncs everything and leaves its headers marked
-/// unclean.
+/// unclean, and with the reason, if the host still takes that.
 ///
 /// # Errors
 /// The image cannot be synced.
@@ -406,7 +406,12 @@ pub fn leave_stores(stores: Vec<AnyStore>, image: &Path) -> Result<(), Failure> 
     };
     let settled = stores.iter().try_for_each(settle);
     let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
-    synced.map_err(|error| Failure::io(image.display(), &error))
+    synced.map_err(|error| Failure::io(image.display(), &error))?;
+    let mut stores = stores.into_iter();
+    if let Err(error) = stores.try_for_each(FileStore::close_powerless) {
+        tracing::warn!("{error}; the next start recovers, but cannot name the power cut");
+    }
+    Ok(())
 }
 
 /// Returns the image's store of a closed chip.
