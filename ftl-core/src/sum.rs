@@ -160,9 +160,7 @@ impl MountReport {
 /// of the chips before it.
 pub fn add_streams(sum: &mut Vec<StreamView>, other: &[StreamView], blocks: u32) {
     for stream in other {
-        let block = stream
-            .block
-            .map(|block| Pbn::new(blocks + block.raw()));
+        let block = stream.block.map(|block| Pbn::new(blocks + block.raw()));
         let same = |own: &&mut StreamView| own.kind == stream.kind && own.number == stream.number;
         match sum.iter_mut().find(same) {
             Some(own) => {

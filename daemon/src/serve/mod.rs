@@ -16,7 +16,7 @@ use crate::load::{Load, Setting};
 use crate::metrics::hosts::Hosts;
 use crate::notify::TimeoutExtender;
 use crate::shadows::Shadows;
-use crate::{control, demo, detach, notify};
+use crate::{control, demo, detach, notify, start};
 pub(crate) use end::close;
 use end::end;
 use ftld_device::background::Background;
@@ -24,6 +24,7 @@ use ftld_device::config::Config;
 use ftld_device::device::BlockDevice;
 use ftld_device::faults::{Faults, Faulty};
 use ftld_device::instance::{Dirs, Instance};
+use ftld_device::options::DeviceArgs;
 use ftld_device::record::{NewRecording, Recorded, Recorder, head_of};
 use ftld_device::service_counters::ServiceCounters;
 use ftld_device::shadow::{Shadowed, Tap};
@@ -65,12 +66,17 @@ pub(crate) struct How {
     pub(crate) opens_page: bool,
 }
 
-/// Serves until a signal or command ends the device.
+/// Serves until a signal or command ends the device. `typed` are options that `ftld start` repeats.
 ///
 /// # Errors
 /// A step failed; the steps before it are undone, and the image is closed. A device kept for its
 /// next daemon is an error as well, with [`Exit::Quiesced`].
-pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
+pub(crate) fn serve(
+    config: &Config,
+    dirs: &Dirs,
+    how: How,
+    typed: Option<&DeviceArgs>,
+) -> Result<(), Failure> {
     leave_caller(how);
     let target = choose_target(config, dirs, how.recover)?;
     if let Some(record) = &config.record {
@@ -116,6 +122,9 @@ pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failur
     } = close_unless_started(started, &opened)?;
     if let Some(recording) = recording {
         recording.keep();
+    }
+    if let Some(typed) = typed {
+        start::keep(dirs, config, typed);
     }
     let served = describe(
         config,

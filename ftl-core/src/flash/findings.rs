@@ -130,7 +130,10 @@ mod tests {
         }
         let mut report = MountReport::default();
         findings.report(&geometry, &mut report);
-        assert_eq!((report.pages_dropped, report.blocks_rewritten), (8000, 4000));
+        assert_eq!(
+            (report.pages_dropped, report.blocks_rewritten),
+            (8000, 4000)
+        );
         assert_eq!(report.marks.len(), 3 * MARKS_MAX);
     }
 }
