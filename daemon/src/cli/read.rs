@@ -18,7 +18,7 @@ impl Cli {
         Cli::parse_args(std::env::args_os().collect())
     }
 
-    fn parse_args(args: Vec<OsString>) -> Result<Cli, Failure> {
+    pub(super) fn parse_args(args: Vec<OsString>) -> Result<Cli, Failure> {
         let command = command();
         let first = args.iter().skip(1).find(|word| *word != "--json");
         if let Some(word) = first.and_then(|word| word.to_str()) {

@@ -47,62 +47,88 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
 }
 
 fn script(shell: Shell) -> String {
-    let mut command = with_values(command());
+    let mut command = with_values(offered(&command()));
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "ftld", &mut script);
-    let mut script = String::from_utf8_lossy(&script).into_owned();
+    let script = String::from_utf8_lossy(&script);
     match shell {
-        Shell::Zsh => {
-            for kind in QUESTIONS {
-                script = script.replace(
-                    &format!("({ASKED}{kind})"),
-                    &format!("{{_ftld_words {kind}}}"),
-                );
-            }
-            script = script.replace(&format!("({OR_FILE} "), "{_ftld_or_files ");
-            // The list of names ends the argument.
-            let lines =
-                script
-                    .split_inclusive('\n')
-                    .map(|line| match line.contains("{_ftld_or_files ") {
-                        true => line.replacen(")'", "}'", 1),
-                        false => line.to_owned(),
-                    });
-            let script: String = lines.collect();
-            script.replacen("\n_ftld() {", &format!("{OF_ZSH}\n_ftld() {{"), 1)
-        }
-        Shell::Fish => {
-            let lines = script
-                .split_inclusive('\n')
-                .map(|line| match line.contains(OR_FILE) {
-                    true => line.replace(" -r -f ", " -r -F "),
-                    false => line.to_owned(),
-                });
-            let script = lines
-                .collect::<String>()
-                .replace(&format!("{OR_FILE}\\t''\n"), "");
-            let script = QUESTIONS.iter().fold(script, |script, kind| {
-                script.replace(
-                    &format!("{ASKED}{kind}\\t''"),
-                    &question(kind, "(commandline -opc)"),
-                )
-            });
-            script + &positionals_of_fish(&command)
-        }
-        _ => {
-            let script = QUESTIONS.iter().fold(script, |script, kind| {
-                let asked = question(kind, "\"${COMP_WORDS[@]}\"");
-                script.replace(&format!("{ASKED}{kind}"), &format!("${asked}"))
-            });
-            let script = script.replace(&format!("{OR_FILE} "), "");
-            script.replace("complete -F _ftld ", "complete -F _ftld_words ") + OF_BASH
-        }
+        Shell::Zsh => of_zsh(&script),
+        Shell::Fish => of_fish(&script, &command),
+        _ => of_bash(&script),
     }
+}
+
+/// Replaces the words that stand for a question, written as `shape` has `{}`.
+fn asking(script: &str, shape: &str, asked: impl Fn(&str) -> String) -> String {
+    QUESTIONS.iter().fold(script.to_owned(), |script, kind| {
+        let stand_in = shape.replace("{}", &format!("{ASKED}{kind}"));
+        script.replace(&stand_in, &asked(kind))
+    })
+}
+
+fn of_zsh(script: &str) -> String {
+    let script = asking(script, "({})", |kind| format!("{{_ftld_words {kind}}}"));
+    let script = script.replace(&format!("({OR_FILE} "), "{_ftld_or_files ");
+    let lines = script.split_inclusive('\n').map(|line| {
+        // The list of names ends the argument.
+        let line = match line.contains("{_ftld_or_files ") {
+            true => line.replacen(")'", "}'", 1),
+            false => line.to_owned(),
+        };
+        // Options may follow several names.
+        match line.contains("{_ftld_") {
+            true => line.replacen("'*::", "'*:", 1),
+            false => line,
+        }
+    });
+    let script: String = lines.collect();
+    script.replacen("\n_ftld() {", &format!("{OF_ZSH}\n_ftld() {{"), 1)
+}
+
+fn of_fish(script: &str, command: &Command) -> String {
+    let lines = script.split_inclusive('\n');
+    let lines = lines.map(|line| match line.contains(OR_FILE) {
+        true => line.replace(" -r -f ", " -r -F "),
+        false => line.to_owned(),
+    });
+    let script: String = lines.collect();
+    let script = script.replace(&format!("{OR_FILE}\\t''\n"), "");
+    // An option that still lacks its value is no wrong command line.
+    let script = script.replacen("    or return\n", "    or return 0\n", 1);
+    let asked = |kind: &str| question(kind, "(commandline -opc)");
+    asking(&script, "{}\\t''", asked) + &positionals_of_fish(command)
+}
+
+fn of_bash(script: &str) -> String {
+    let asked = |kind: &str| format!("${}", question(kind, "\"${COMP_WORDS[@]}\""));
+    let script = asking(script, "{}", asked).replace(&format!("{OR_FILE} "), "");
+    script.replace("complete -F _ftld ", "complete -F _ftld_words ") + OF_BASH
 }
 
 /// Returns the question for words of a kind, as a substitution; the shell drops errors.
 fn question(kind: &str, line: &str) -> String {
     format!("(ftld words {kind} -- {line} 2>/dev/null)")
+}
+
+/// Returns the program as the scripts offer it: without hidden commands and options, and without its
+/// target, which zsh would take a command for.
+fn offered(program: &Command) -> Command {
+    let visible =
+        |arg: &&Arg| !arg.is_hide_set() && !(arg.is_positional() && program.has_subcommands());
+    // zsh would take the name for the text that has to follow it.
+    let first = |arg: Arg| match arg.get_id() == "name" && arg.is_positional() {
+        true => arg.required(program.get_name() == "mark"),
+        false => arg,
+    };
+    let args = program.get_arguments().filter(visible);
+    let commands = program.get_subcommands().filter(|one| !one.is_hide_set());
+    let offered = Command::new(program.get_name().to_owned())
+        .args(args.cloned().map(first))
+        .subcommands(commands.map(offered));
+    match program.get_about() {
+        Some(about) => offered.about(about.clone()),
+        None => offered,
+    }
 }
 
 /// Gives arguments the values that are known.
@@ -159,17 +185,17 @@ fn positionals_of_fish(program: &Command) -> String {
 fn add_positionals(lines: &mut String, command: &Command, using: &str) {
     for arg in command.get_positionals() {
         let values = values(command.get_name(), arg);
+        let takes_file = values
+            .iter()
+            .any(|word| word == OR_FILE || word.ends_with("instances"));
+        let files = if takes_file { "" } else { "-f " };
         let words: Vec<_> = values.into_iter().filter(|word| word != OR_FILE).collect();
         if words.is_empty() {
             continue;
         }
-        let words = QUESTIONS.iter().fold(words.join(" "), |words, kind| {
-            words.replace(
-                &format!("{ASKED}{kind}"),
-                &question(kind, "(commandline -opc)"),
-            )
-        });
-        *lines += &format!("complete -c ftld -n \"{using}\" -a \"{words}\"\n");
+        let asked = |kind: &str| question(kind, "(commandline -opc)");
+        let words = asking(&words.join(" "), "{}", asked);
+        *lines += &format!("complete -c ftld -n \"{using}\" {files}-a \"{words}\"\n");
     }
 }
 
