@@ -270,7 +270,7 @@ pub(crate) enum Command {
     Step {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
-        /// Run until N events are recorded
+        /// Run until N events are recorded; the write that is under way ends first, with its events
         #[arg(long, value_name = "N", default_value_t = 1)]
         events: u64,
         /// Run until N requests are served, with all their work

@@ -152,15 +152,26 @@ pub(super) fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
     let other = names.iter().find(|name| dirs.is_of_another_user(name));
     match (running.len(), other) {
         (0, Some(other)) => Err(control::not_permitted(dirs, other)),
-        (0, None) => Err(Failure::new(
-            Exit::NotRunning,
-            "no instance is running; `ftld TARGET` starts one, `ftld doctor` checks prerequisites",
-        )),
+        (0, None) => Err(none_runs(dirs)),
         (1, _) => Ok(running.remove(0)),
         _ => Err(Failure::usage(format!(
             "several instances are running, name one: {}",
             running.join(", ")
         ))),
+    }
+}
+
+/// Returns the failure of a command for the only running instance if there is none.
+fn none_runs(dirs: &Dirs) -> Failure {
+    let failed = |message: &str| Failure::new(Exit::NotRunning, message);
+    match &start::names(dirs)[..] {
+        [] => failed(
+            "no instance is running; `ftld TARGET` starts one, `ftld doctor` checks prerequisites",
+        ),
+        [only] => with_image(dirs, only, failed("no instance is running")),
+        _ => failed(
+            "no instance is running; `ftld list --all` shows those that `ftld start NAME` serves again",
+        ),
     }
 }
 
