@@ -169,7 +169,7 @@ fn a_stopped_instance_starts_as_it_was() {
     for key in ["image", "scheme", "profile", "latency", "metrics"] {
         assert_eq!(after[key], before[key], "{key}");
     }
-    assert_eq!(after["image"]["image"], image.to_str().unwrap());
+    assert_eq!(after["image"], image.to_str().unwrap());
     assert!(host.folder.path().join("disk.sock").exists());
     assert!(host.folder.path().join("b.sock").exists(), "from its file");
     let mut client = Client::hello(&host.folder.path().join("disk.sock"));
