@@ -117,7 +117,7 @@ fn offered(program: &Command) -> Command {
         |arg: &&Arg| !arg.is_hide_set() && !(arg.is_positional() && program.has_subcommands());
     // zsh would take the name for the text that has to follow it.
     let first = |arg: Arg| match arg.get_id() == "name" && arg.is_positional() {
-        true => arg.required(program.get_name() == "mark"),
+        true => arg.required(matches!(program.get_name(), "mark" | "add" | "rm")),
         false => arg,
     };
     let args = program.get_arguments().filter(visible);
