@@ -233,7 +233,7 @@ pub(crate) fn shadow(
     as_json: bool,
 ) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
-    let shadows: Vec<String> = control::ask(dirs, &name, &Request::Shadow { action })?;
+    let shadows: Vec<String> = ask(dirs, &name, &Request::Shadow { action })?;
     if as_json {
         return print_json("shadow", json!({"name": name, "shadows": shadows}));
     }

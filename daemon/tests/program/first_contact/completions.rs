@@ -4,29 +4,30 @@ use crate::host::Host;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Returns what a shell offers for a line whose last word is begun, or empty.
-fn offered(host: &Host, shell: &str, line: &str) -> BTreeSet<String> {
+/// Returns what a shell offers for each of these lines, whose last word is begun, or empty.
+fn offered(host: &Host, shell: &str, lines: &[&str]) -> Vec<BTreeSet<String>> {
     let folder = host.folder.path();
     let script = folder.join(format!("completions.{shell}"));
-    let script = script.to_str().unwrap();
     let mut asking = Command::new(shell);
     match shell {
         "bash" => {
-            // An argument of its own per word, the last one included.
-            let ask = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
-                       _ftld ftld \"${@: -1}\" \"${@: -2:1}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
-            asking
-                .args(["-c", ask, "bash", script])
-                .args(line.split(' '));
+            // A word of its own for each, the last one included.
+            let ask = "source \"$1\"; shift; number=0; for line in \"$@\"; do \
+                       read -ra COMP_WORDS <<< \"$line\"; [[ $line != *' ' ]] || COMP_WORDS+=(''); \
+                       COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+                       _ftld ftld \"${COMP_WORDS[-1]}\" \"${COMP_WORDS[-2]}\"; \
+                       printf \"$number\\t%s\\n\" \"${COMPREPLY[@]}\"; number=$((number + 1)); done";
+            asking.args(["-c", ask, "bash"]);
         }
         "zsh" => {
             let asks = "/../daemon/tests/program/first_contact/complete.zsh";
-            let asks = env!("CARGO_MANIFEST_DIR").to_owned() + asks;
-            asking.args(["-f", &asks, script, line]);
+            asking.args(["-f", &(env!("CARGO_MANIFEST_DIR").to_owned() + asks)]);
         }
         _ => {
-            let ask = format!("source {script}; complete -C '{line}'");
-            asking.args(["--no-config", "-c", &ask]);
+            let ask = "source $argv[1]; set number 0; for line in $argv[2..]; \
+                       for word in (complete -C $line); echo $number\\t$word; end; \
+                       set number (math $number + 1); end";
+            asking.args(["--no-config", "-c", ask]);
         }
     }
     let ftld = host.command(&[]);
@@ -38,15 +39,18 @@ fn offered(host: &Host, shell: &str, line: &str) -> BTreeSet<String> {
     );
     asking.env("PATH", format!("{}:{paths}", program.display()));
     asking.env("HOME", folder).current_dir(folder);
-    let output = asking.output();
+    let output = asking.arg(script).args(lines).output();
     let output = output.unwrap_or_else(|error| panic!("{shell}, of tests/deps.sh: {error}"));
-    let text = String::from_utf8(output.stdout).unwrap();
-    let words = text
-        .lines()
-        .map(|line| line.split('\t').next().unwrap_or_default());
-    // Only bash offers options before a dash.
-    let words = words.filter(|word| !word.is_empty() && !word.starts_with('-'));
-    words.map(str::to_owned).collect()
+    let mut found = vec![BTreeSet::new(); lines.len()];
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let (number, word) = line.split_once('\t').unwrap();
+        let word = word.split('\t').next().unwrap_or_default();
+        // Only bash offers options before a dash.
+        if !word.is_empty() && !word.starts_with('-') {
+            found[number.parse::<usize>().unwrap()].insert(word.to_owned());
+        }
+    }
+    found
 }
 
 #[test]
@@ -66,7 +70,7 @@ fn every_shell_knows_schemes_parameters_workloads_and_instances() {
         );
         let file = host.folder.path().join(format!("completions.{shell}"));
         std::fs::write(file, script).unwrap();
-        for (line, expected) in [
+        let table = [
             ("ftld sta", &["start", "status"][..]),
             ("ftld --scheme laz", &["lazyftl"]),
             ("ftld --profile tort", &["torture"]),
@@ -85,14 +89,18 @@ fn every_shell_knows_schemes_parameters_workloads_and_instances() {
             ("ftld stop ", &["live"]),
             ("ftld mark ", &["live"]),
             ("ftld inject slow ", &["live"]),
+            ("ftld --shadow dopf", &["dopftl"]),
             ("ftld check mi", &["mine"]),
-        ] {
+        ];
+        let lines = table.map(|(line, _)| line);
+        let found = offered(&host, shell, &lines);
+        for ((line, expected), found) in table.iter().zip(found) {
             let expected = expected.iter().map(|word| (*word).to_owned()).collect();
-            assert_eq!(offered(&host, shell, line), expected, "{shell}: {line:?}");
+            assert_eq!(found, expected, "{shell}: {line:?}");
         }
         if shell != "bash" {
             // bash itself falls back to files.
-            let found = offered(&host, shell, "ftld replay tra");
+            let found = &offered(&host, shell, &["ftld replay tra"])[0];
             assert!(found.contains("trace.csv"), "{shell}: {found:?}");
         }
     }
