@@ -37,7 +37,7 @@ if [ "${1:-}" = without_root ]; then
   cd "$SCRATCH" || exit
   page_play "why" 11 8 "$course/1-why.md" "# 1. Why flash needs a translation layer"
   page_play "load" 7 16 "$course/2-load.md" "# 2. Load, spare flash and TRIM"
-  page_play "schemes" 5 10 "$course/3-schemes.md" "# 3. Schemes compared"
+  page_play "schemes" 4 10 "$course/3-schemes.md" "# 3. Schemes compared"
   page_play "power cuts" 21 9 "$course/4-power-cuts.md" "# 4. Power cuts"
   same "daemons that are left" "$(ftld list)" "no instance is running"
   finish
