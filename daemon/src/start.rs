@@ -58,7 +58,7 @@ pub(crate) fn keep(dirs: &Dirs, config: &Config, args: &DeviceArgs) {
 /// Returns the options of the command line and the environment, as a configuration file has them.
 fn options(dirs: &Dirs, config: &Config, args: &DeviceArgs) -> std::io::Result<Table> {
     let mut table = args.options.table();
-    table.retain(|key, _| !NOT_KEPT.contains(&key.as_ref()));
+    table.retain(|key, _| !NOT_KEPT.contains(&key));
     if let Some(path) = &args.config {
         table.insert("config".into(), text(path)?);
     }

@@ -114,7 +114,7 @@ fn question(kind: &str, line: &str) -> String {
 /// target, which zsh would take a command for.
 fn offered(program: &Command) -> Command {
     let visible =
-        |arg: &&Arg| !arg.is_hide_set() && !(arg.is_positional() && program.has_subcommands());
+        |arg: &&Arg| !(arg.is_hide_set() || arg.is_positional() && program.has_subcommands());
     // zsh would take the name for the text that has to follow it.
     let first = |arg: Arg| match arg.get_id() == "name" && arg.is_positional() {
         true => arg.required(matches!(program.get_name(), "mark" | "add" | "rm")),
