@@ -71,6 +71,15 @@ fn the_copies_of_a_page_are_those_that_inspect_finds_after_the_stop() {
     host.fails(&["where", "default", "0+1"], 3, &["not running"]);
 }
 
+/// Ends a thread when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 #[test]
 fn pages_are_found_while_they_are_overwritten() {
     for cache in [&[][..], &["--write-cache", "1MiB"]] {
@@ -91,24 +100,26 @@ fn pages_are_found_while_they_are_overwritten() {
                 }
                 written
             });
+            // The writer ends if an assertion fails, too.
+            let ends = Ends(end);
             let (mut versions, mut newer) = (vec![0; (64 << 10) / 512], 0);
             for _ in 0..4 {
                 let found = places(&host, "0+64KiB");
                 let pages = found["pages"].as_array().unwrap();
                 for (page, last) in pages.iter().zip(&mut versions) {
-                    let version = page["version"].as_u64().unwrap_or_else(|| panic!("{page}"));
+                    let Some(version) = page["version"].as_u64() else {
+                        assert_eq!(page["unsure"], json!(true), "{page}");
+                        continue;
+                    };
                     assert!(version >= *last, "{page} after {last}");
                     let is_newer = version > *last || page["cached"] == json!(true);
                     newer += u32::from(*last > 0 && is_newer);
                     *last = version;
                 }
             }
-            end.store(true, Relaxed);
+            drop(ends);
             assert!(writer.join().unwrap() > 0);
-            assert!(
-                newer > 128,
-                "{cache:?}: {newer} pages seen in another state"
-            );
+            assert!(newer > 64, "{cache:?}: {newer} pages seen in another state");
         });
     }
 }

@@ -60,7 +60,8 @@ pub struct PagePlaces {
     /// Whether newer bytes of it wait in the write cache.
     #[serde(default)]
     pub cached: bool,
-    /// Whether the look ended before this content was found.
+    /// Whether the look ended before this content was found: it moved while it was looked for, or
+    /// waits in a buffer of the scheme.
     #[serde(default)]
     pub unsure: bool,
     /// Copies that no read returns any more, newest first: shard, block, page, version.
@@ -217,10 +218,9 @@ impl Volume {
                 break;
             }
         }
-        if look.is_late() && !look.wanted.is_empty() {
-            look.truncated = true;
-            look.wanted.values().for_each(|i| pages[*i].unsure = true);
-        }
+        // They have moved in each round, or wait in a buffer of the scheme.
+        look.truncated |= look.is_late() && !look.wanted.is_empty();
+        look.wanted.values().for_each(|i| pages[*i].unsure = true);
         Ok(())
     }
 

@@ -154,6 +154,7 @@ fn bytes_are_pages_of_the_device_once_and_no_others() {
     }
     let refused = volume.block_pages(201).unwrap_err();
     assert!(refused.message.contains("201"), "{refused:?}");
+    drop(volume.write(0, &[1; 512]).unwrap());
     let late = volume
         .places(std::slice::from_ref(&(0..bytes)), Duration::ZERO)
         .unwrap();
