@@ -321,6 +321,15 @@ def check_way(browser, command):
         fail(f"the streams of the way are {told[1]!r}, outlined {outlined}, the device has {streams}")
     if len(seen) < 3 or f"at byte {offset})" not in told[0] or "By cause: host " not in told[1] or "block " not in told[2]:
         fail(f"the way of the last write, {seen} stages: {told}")
+    # The device rests: the pages of a block are those of the map, and the last write is in the block that has it now.
+    block = outlined[0]
+    browser.eval(f"(openBlock({block}), showFile('{offset}+1'), 1)")
+    browser.until("zoom.pages !== null && file.answer !== null", "no pages of a block, or of the last write")
+    wanted = browser.eval(f"[now.map.valid[{block}], now.map.written[{block}]]")
+    pages = browser.eval("[zoom.pages.filter(p => p.state === 'valid').length, zoom.pages.filter(p => p.state !== 'free').length]")
+    of_file = browser.eval("file.answer.pages.map(p => [p.lpn, p.at])")
+    if pages != wanted or len(of_file) != 1 or of_file[0][0] != offset // 4096 or of_file[0][1] is None:
+        fail(f"block {block} has {wanted} valid and written pages, opened it has {pages}; the last write is at {of_file}")
     print(f"live page in {browser.name}: {told}")
 
 

@@ -124,8 +124,8 @@ function cross(g, x, y, size) {
 }
 
 // What the recovery did to a block: a corner of it in a colour.
-const MARKS = { torn: [USES.bad, 'torn: a page of it was being written at the cut'], rewritten: [C.green, 'rewritten by the recovery'],
-  dropped: ['var(--ink)', 'with pages that the recovery dropped'] };
+const MARKS = { torn: [USES.bad, 'torn: has unreadable pages'], rewritten: [C.green, 'rewritten by the recovery'],
+  dropped: ['var(--ink)', 'dropped: has pages that the recovery does not use'] };
 function corner(g, i, what) {
   const { w, h, columns } = grid, x = i % columns * w, y = Math.floor(i / columns) * h, size = Math.max(4, Math.min(16, w * .45));
   g.fillStyle = color((MARKS[what] || MARKS.dropped)[0]);
