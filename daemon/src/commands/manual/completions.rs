@@ -151,7 +151,9 @@ fn values(command: &str, arg: &Arg) -> Vec<String> {
     };
     let asked = |kind: &str| vec![format!("{ASKED}{kind}")];
     match (command, arg.get_id().as_str(), arg.is_positional()) {
-        (_, "scheme" | "shadow", false) | ("schemes", "name", true) => schemes().collect(),
+        (_, "scheme" | "shadow", false) | ("schemes", "name", true) | ("add", "shadow", true) => {
+            schemes().collect()
+        }
         (_, "preset", false) | ("presets", "name", true) => presets().collect(),
         (_, "profile", false) | ("profiles", "name", true) => {
             or_file(PROFILES.iter().map(|profile| profile.name).collect())
