@@ -47,7 +47,8 @@ class Facts:
         groups = "" if words else text.split("\nArguments:\n")[0]
         names = re.findall(r"^  (\S+) ", table[1] if table else groups, re.M)
         options = {}
-        for block in re.split(r"\n(?= {2,6}-)", text.split("\nOptions:\n")[-1]):
+        # Options are under several headings.
+        for block in re.split(r"\n(?= {2,6}-)", text):
             if found := re.match(r" *(?:-\w, )?(--[a-z-]+)( <[^>]*>)?", block):
                 listed = re.search(r"\[possible values: ([^\]]*)\]", block)
                 values = listed[1].split(", ") if listed else re.findall(r"^ +- ([a-z_-]+): ", block, re.M)
@@ -203,7 +204,7 @@ class Facts:
     @cached_property
     def variables(self):
         """FTLD_... that something reads."""
-        found = set(re.findall(r"\[env: (FTLD_\w+)=", out(self.program, "--help")))
+        found = set()
         for name, text in self.sources.items():
             quoted = r'"(FTLD_[A-Z_]+)"' if name.endswith((".rs", ".py")) else r"\$[{(]?(FTLD_[A-Z_]+)"
             found.update(re.findall(quoted, text))

@@ -44,7 +44,7 @@ use ftld_traces::recording::{Head, WriteCache};
 use metrics_port::Http;
 use nand_model::Profile;
 use parking_lot::Mutex;
-use prepare::{leave_folder, load_tls, prepare};
+use prepare::{kernel_write_cache, leave_folder, load_tls, prepare, was_left_without_flush};
 use served::Served;
 use std::fs::File;
 use std::os::unix::net::UnixListener;
@@ -405,26 +405,6 @@ struct Running {
     served: Arc<Served>,
     service: Arc<dyn Service>,
     background: Background,
-}
-
-/// Returns the kernel's file with the write cache of a device that the kernel serves.
-fn kernel_write_cache(target: &str) -> Option<PathBuf> {
-    let name = target.strip_prefix("/dev/")?;
-    Some(PathBuf::from(format!(
-        "/sys/block/{name}/queue/write_cache"
-    )))
-}
-
-/// Returns whether a dead daemon left this device as one without a volatile cache: the kernel keeps
-/// that, and sends no FLUSH to the next daemon either.
-fn was_left_without_flush(target: &Target) -> bool {
-    let target = target.to_string();
-    let is_left = || {
-        let name = target.strip_prefix("/dev/")?;
-        transport::orphaned_target(name)
-    };
-    let says = kernel_write_cache(&target).and_then(|file| std::fs::read_to_string(file).ok());
-    says.is_some_and(|text| text.trim() == "write through") && is_left().is_some()
 }
 
 /// Starts the background work.

@@ -4,9 +4,9 @@
 
 use ftld_device::config::Config;
 use ftld_device::instance::Dirs;
-use ftld_device::sys;
 use ftld_device::target::Target;
 use ftld_device::transport::nbd::Tls;
+use ftld_device::{sys, transport};
 use ftld_kit::failure::Failure;
 use std::path::PathBuf;
 
@@ -61,4 +61,24 @@ pub(super) fn prepare(target: &Target, config: &Config, dirs: &Dirs) -> sys::Pre
         tracing::warn!("continues without {refused}");
     }
     prepared
+}
+
+/// Returns the kernel's file with the write cache of a device that the kernel serves.
+pub(super) fn kernel_write_cache(target: &str) -> Option<PathBuf> {
+    let name = target.strip_prefix("/dev/")?;
+    Some(PathBuf::from(format!(
+        "/sys/block/{name}/queue/write_cache"
+    )))
+}
+
+/// Returns whether a dead daemon left this device as one without a volatile cache: the kernel keeps
+/// that, and sends no FLUSH to the next daemon either.
+pub(super) fn was_left_without_flush(target: &Target) -> bool {
+    let target = target.to_string();
+    let is_left = || {
+        let name = target.strip_prefix("/dev/")?;
+        transport::orphaned_target(name)
+    };
+    let says = kernel_write_cache(&target).and_then(|file| std::fs::read_to_string(file).ok());
+    says.is_some_and(|text| text.trim() == "write through") && is_left().is_some()
 }

@@ -123,11 +123,21 @@ fn offered(program: &Command) -> Command {
     let args = program.get_arguments().filter(visible);
     let commands = program.get_subcommands().filter(|one| !one.is_hide_set());
     let offered = Command::new(program.get_name().to_owned())
-        .args(args.cloned().map(first))
+        .args(args.cloned().map(first).map(plainly_named))
         .subcommands(commands.map(offered));
     match program.get_about() {
         Some(about) => offered.about(about.clone()),
         None => offered,
+    }
+}
+
+/// Shortens the name of a value that zsh would read as several parts: SCHEME[:KEY=VALUE,...].
+fn plainly_named(arg: Arg) -> Arg {
+    let name = arg.get_value_names().and_then(|names| names.first());
+    let short = name.and_then(|name| Some(name.split_once("[:")?.0.to_owned()));
+    match short {
+        Some(short) => arg.value_name(short),
+        None => arg,
     }
 }
 
@@ -151,7 +161,9 @@ fn values(command: &str, arg: &Arg) -> Vec<String> {
     };
     let asked = |kind: &str| vec![format!("{ASKED}{kind}")];
     match (command, arg.get_id().as_str(), arg.is_positional()) {
-        (_, "scheme" | "shadow", false) | ("schemes", "name", true) => schemes().collect(),
+        (_, "scheme" | "shadow", false) | ("schemes", "name", true) | ("add", "shadow", true) => {
+            schemes().collect()
+        }
         (_, "preset", false) | ("presets", "name", true) => presets().collect(),
         (_, "profile", false) | ("profiles", "name", true) => {
             or_file(PROFILES.iter().map(|profile| profile.name).collect())

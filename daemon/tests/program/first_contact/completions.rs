@@ -90,6 +90,8 @@ fn every_shell_knows_schemes_parameters_workloads_and_instances() {
             ("ftld mark ", &["live"]),
             ("ftld inject slow ", &["live"]),
             ("ftld --shadow dopf", &["dopftl"]),
+            ("ftld shadow add live dopf", &["dopftl"]),
+            ("ftld shadow rm ", &["live"]),
             ("ftld check mi", &["mine"]),
         ];
         let lines = table.map(|(line, _)| line);

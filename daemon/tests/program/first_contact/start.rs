@@ -73,7 +73,7 @@ fn stopped_instances_say_how_they_ended_and_what_goes_on() {
     host.fails(&["stop"], 3, &["`ftld list --all`", "`ftld start NAME`"]);
     let again = host.serve(&["--name", "cut"]);
     let log = host.log();
-    assert!(log.contains("recovered from a power cut"), "{log}");
+    assert!(log.contains("recovered after a power cut"), "{log}");
     // The error names the instance that uses the image; one command stops, or removes, all
     // instances. What fails does not keep the others.
     host.fails(
