@@ -143,7 +143,7 @@ class Chromium(Browser):
         self.call("Page.navigate", url=url)
 
     def key(self, key):
-        text = {"text": key} if len(key) == 1 else {"windowsVirtualKeyCode": 9} if key == "Tab" else {}
+        text = {"text": key} if len(key) == 1 else {"windowsVirtualKeyCode": {"Tab": 9, "Enter": 13}.get(key, 0)}
         for kind in ["keyDown", "keyUp"]:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, **(text if kind == "keyDown" else {}))
 
@@ -154,6 +154,10 @@ class Chromium(Browser):
 
     def point(self, x, y):
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def drag(self, x, y, across):
+        for kind, at in [("mousePressed", x), ("mouseMoved", x + across // 2), ("mouseMoved", x + across), ("mouseReleased", x + across)]:
+            self.call("Input.dispatchMouseEvent", type=kind, x=at, y=y, button="left", buttons=1, clickCount=1)
 
     def window(self, width, height):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
@@ -172,7 +176,7 @@ class Firefox(Browser):
     LEFT = ["AbortError", "no such frame", "DiscardedBrowsingContext"]
     # Keys have code points of their own in WebDriver.
     KEYS = {"Tab": "\ue004", "Escape": "\ue00c", "End": "\ue010", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowUp": "\ue013",
-            "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
+            "ArrowRight": "\ue014", "ArrowDown": "\ue015", "Enter": "\ue007"}
     EVENTS = ["log.entryAdded", "network.beforeRequestSent"]
     # No request but the page's own, and no first-run page.
     PREFERENCES = {"app.update.enabled": False, "browser.shell.checkDefaultBrowser": False, "datareporting.policy.dataSubmissionEnabled": False,
@@ -254,6 +258,11 @@ class Firefox(Browser):
 
     def point(self, x, y):
         self.perform("pointer", actions=[{"type": "pointerMove", "x": x, "y": y}])
+
+    def drag(self, x, y, across):
+        move = lambda at: {"type": "pointerMove", "x": at, "y": y}
+        down, up = [{"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp")]
+        self.perform("pointer", actions=[move(x), down, move(x + across // 2), move(x + across), up])
 
     def window(self, width, height):
         self.call("browsingContext.setViewport", context=self.page, viewport={"width": width, "height": height}, devicePixelRatio=1)

@@ -14,7 +14,7 @@ packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-
   libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates
   git openssl mandoc rpm python3-pytest python3-pandas python3-matplotlib python3-zstandard
   parallel shellcheck sqlite3 strace tmux lvm2 mdadm cryptsetup-bin user-mode-linux xfsprogs btrfs-progs f2fs-tools
-  python3-lmdb python3-plyvel"
+  python3-lmdb python3-plyvel fish zsh"
 static=x86_64-unknown-linux-musl
 case ${1:-} in
 "" | run) ;;

@@ -18,7 +18,8 @@ GRAFANA = ROOT / "deploy" / "grafana"
 sys.path.insert(0, str(GRAFANA))
 sys.dont_write_bytecode = True
 
-from dashboards import DASHBOARDS, FOLDER, MATCHERS, NEEDS  # noqa: E402
+from dashboards import DASHBOARDS, FOLDER  # noqa: E402
+from layout import MATCHERS, NEEDS  # noqa: E402
 
 DATASOURCE = "${datasource}"
 COUNTER = re.compile(r"\b(ftld_\w+_total)\b")
@@ -76,8 +77,11 @@ def lint(board):
         want(panel["fieldConfig"]["defaults"].get("unit"), f"{here}: no unit")
         want(panel["datasource"]["uid"] == DATASOURCE, f"{here}: another data source")
         want(panel["targets"], f"{here}: no query")
-        if panel["type"] == "stat":
-            want(panel["fieldConfig"]["defaults"]["thresholds"]["steps"], f"{here}: no thresholds")
+        if panel["type"] == "table":
+            named = {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}
+            hidden = panel["transformations"][-1]["options"]["excludeByName"]
+            for target in panel["targets"]:
+                want(f"Value #{target['refId']}" in {*named, *hidden}, f"{here}: column {target['refId']} has no name")
         percentiles = {found for target in panel["targets"] for found in re.findall(r"histogram_quantile\((0\.9\d*)", target["expr"])}
         seconds = panel["fieldConfig"]["defaults"].get("unit") == "s"
         want(not (seconds and "0.99" in percentiles) or "0.999" in percentiles, f"{here}: p99 without p99.9")
@@ -86,9 +90,12 @@ def lint(board):
             expr = target["expr"]
             want(target["datasource"]["uid"] == DATASOURCE, f"{query}: another data source")
             selectors = re.findall(r"\bftld_\w+(\{[^}]*\})?", expr)
+            if panel["type"] == "heatmap":
+                want(re.search(r"sum by \(le\)", expr), f"{query}: not the sum of its devices")
+                continue
             for grouping in re.findall(r"(?:by|on) \(([^)]*)\)", expr):
                 want({"job", "instance", "device"} <= set(grouping.split(", ")), f"{query}: it merges instances")
-            want(panel["type"] == "table" or "{{instance}}" in target["legendFormat"] or "vector(0)" in expr, f"{query}: no instance")
+            want(panel["type"] == "table" or "{{instance}}" in target["legendFormat"], f"{query}: no instance")
             for name in ("job", "instance"):
                 want(all(f'{name}=~"${name}"' in selector for selector in selectors), f"{query}: a metric without {name}")
             ranges = re.findall(r"\[([^\]]*)\]", expr)
@@ -148,11 +155,10 @@ def evaluate(board, prometheus, job, instances, at):
             elif not all(low <= number <= high for number in numbers):
                 out = [number for number in numbers if not low <= number <= high]
                 wrong.append(f"{here}: {out[:4]} beyond {low} to {high}")
-            if "vector(0)" in target["expr"]:
-                expected, seen = 1, len(samples)
-            else:
-                expected = having[query["needs"]] if query["needs"] else instances
-                seen = {sample["metric"].get("instance") for sample in samples}
+            expected = having[query["needs"]] if query["needs"] else instances
+            # The fields of a heat map are those of all its instances.
+            is_heat = panel["type"] == "heatmap"
+            seen = expected if is_heat and bool(samples) == bool(expected) else {sample["metric"].get("instance") for sample in samples}
             if seen != expected:
                 wrong.append(f"{here}: {seen} answer, not {expected}")
             if expected != instances and query["needs"] and NEEDS[query["needs"]][0] not in panel["fieldConfig"]["defaults"]["noValue"]:

@@ -1,27 +1,31 @@
 //! Command line; without a subcommand, `ftld` serves a device.
+//!
+//! This file is what the commands are; [`help`] is what they show, [`read`] how a line becomes one
+//! of them, or a message.
 
-use crate::commands::start_line;
+mod help;
+mod inject;
+mod read;
+
 use crate::crash_test::{CheckStatesArgs, CrashTestArgs, RecordedArgs};
 use crate::demo::DemoArgs;
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use ftl_core::near_miss;
+use crate::words::WordsOf;
+use clap::{Args, Parser, Subcommand};
 use ftld_device::aging::ImageAge;
-use ftld_device::faults::{Clear, FlushFails, Hang, Hits, Slow};
-use ftld_device::inject::{BadBlock, BitErrors, PowerCut};
-use ftld_device::instance::{Dirs, check_name};
 use ftld_device::options::DeviceArgs;
 use ftld_device::volume::parse_range;
 use ftld_kit::duration::parse_seconds;
-use ftld_kit::failure::{Exit, Failure};
-use ftld_kit::output::{STYLES, width, wrapped_to};
+use ftld_kit::failure::Failure;
+use ftld_kit::output::STYLES;
 use ftld_lab::compare::CompareArgs;
-use ftld_lab::replay::{Provenance, ReplayArgs};
-use nand_model::FORMAT_VERSION;
+use ftld_lab::replay::ReplayArgs;
+pub(crate) use help::command;
+use help::{epilogue, long_version};
+pub(crate) use inject::Inject;
+pub(crate) use read::asks_for_json;
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
-use strum::VariantArray;
 
 /// A real block device whose flash you can see, torture and compare.
 #[derive(Debug, Parser)]
@@ -78,6 +82,15 @@ pub(crate) struct CreateArgs {
 pub(crate) enum Command {
     /// Serve a small device with a load of its own and open its page; nothing stays
     Demo(DemoArgs),
+    /// Serve stopped instances again in the background, as they were started
+    Start {
+        /// Names of the instances
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// The process in the background that serves one.
+        #[arg(long, hide = true)]
+        detached: bool,
+    },
     /// Create an image
     Create(Box<CreateArgs>),
     /// Show the content of an image or of a recording; never changes it
@@ -184,16 +197,17 @@ pub(crate) enum Command {
         #[arg(long, requires = "name", conflicts_with = "json")]
         toml: bool,
     },
-    /// List the presets: scheme, device, parameters and method of a paper under one name
-    Presets,
+    /// List the presets, or show one: scheme, device, parameters and method of a paper under one
+    /// name
+    Presets {
+        /// A preset
+        name: Option<String>,
+    },
     /// List instances, and devices whose daemon died
     List {
         /// Show the images of stopped instances, too
         #[arg(short, long)]
         all: bool,
-        /// Print the names alone, those of stopped instances, too; for completions.
-        #[arg(long, hide = true)]
-        names: bool,
     },
     /// Copy an image; that of a running instance as a power cut would leave it
     #[command(
@@ -209,7 +223,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N")]
         seed: Option<u64>,
     },
-    /// Remove the default images of stopped instances, and their logs
+    /// Remove what stopped instances have left: default image, log, start options, pid file
     Rm {
         /// Names of the instances
         #[arg(required = true, value_name = "NAME")]
@@ -241,15 +255,16 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
         delay: f64,
     },
-    /// Stop a running instance
+    /// Stop running instances
     Stop {
-        /// Name of the instance; not needed if only one is running
-        name: Option<String>,
+        /// Names of the instances; not needed if only one is running
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
         /// Remove the device even if open
         #[arg(long)]
         force: bool,
         /// Stop all running instances
-        #[arg(long, conflicts_with = "name")]
+        #[arg(long, conflicts_with = "names")]
         all: bool,
     },
     /// Reattach a device whose daemon died
@@ -266,7 +281,7 @@ pub(crate) enum Command {
     Step {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
-        /// Run until N events are recorded
+        /// Run until N events are recorded; the write that is under way ends first, with its events
         #[arg(long, value_name = "N", default_value_t = 1)]
         events: u64,
         /// Run until N requests are served, with all their work
@@ -279,12 +294,12 @@ pub(crate) enum Command {
         name: Option<String>,
     },
     /// Put a mark into the recording of a running instance
+    #[command(allow_missing_positional = true)]
     Mark {
+        /// Name of the instance; not needed if only one is running
+        name: Option<String>,
         /// Text of the mark
         text: String,
-        /// Name of the instance; not needed if only one is running
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
     },
     /// Let another scheme follow the requests of a running instance, without data
     #[command(subcommand, arg_required_else_help = false)]
@@ -299,6 +314,15 @@ pub(crate) enum Command {
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
+    },
+    /// Words that complete a command line, one a line; asked by the script of a shell.
+    #[command(hide = true)]
+    Words {
+        /// Of what
+        of: WordsOf,
+        /// The command line so far
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        line: Vec<OsString>,
     },
     /// Write the manual pages into a folder
     Man {
@@ -334,353 +358,6 @@ pub(crate) enum ShadowArgs {
         #[arg(value_name = "SHADOW")]
         shadow: String,
     },
-}
-
-/// What can go wrong.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Inject {
-    /// Cut the flash's power: the device is removed and its daemon ends; restart to recover
-    PowerCut(On<PowerCut>),
-    /// Make blocks fail at their next program or erase
-    #[command(
-        override_usage = "ftld inject bad-block [OPTIONS]\n       <--block <N>|--count <K>> [NAME]"
-    )]
-    BadBlock(On<BadBlock>),
-    /// Add bit errors to page reads
-    #[command(
-        override_usage = "ftld inject bit-errors [OPTIONS]\n       <--block <N>|--count <K>|--factor <F>> [NAME]"
-    )]
-    BitErrors(On<BitErrors>),
-    /// Let FLUSHes fail with EIO
-    FlushFails(On<FlushFails>),
-    /// Let writes and trims fail with EIO
-    WriteErrors(On<Hits>),
-    /// Let reads fail with EIO
-    ReadErrors(On<Hits>),
-    /// Let requests take longer
-    Slow(On<Slow>),
-    /// Let requests wait
-    Hang(On<Hang>),
-    /// End faults of requests
-    Clear {
-        /// Which faults
-        #[command(flatten)]
-        clear: Clear,
-        /// Name of the instance; not needed if only one is running
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
-    },
-}
-
-/// A fault, and who suffers it.
-#[derive(Args, Debug)]
-pub(crate) struct On<F: Args> {
-    /// Name of the instance; not needed if only one is running
-    pub(crate) name: Option<String>,
-    /// The fault.
-    #[command(flatten)]
-    pub(crate) fault: F,
-}
-
-/// Options that only a device in service has.
-const SERVING: &[&str] = &[
-    "metrics",
-    "metrics_host",
-    "latency",
-    "verify",
-    "tls",
-    "tls_cert",
-    "tls_key",
-    "tls_client_ca",
-    "record",
-    "record_data",
-    "shadow",
-    "read_only",
-    "write_cache",
-    "cache_model",
-    "cache_tear",
-    "cache_plp",
-    "write_cache_announce",
-    "atomic_unit",
-];
-/// Options that only a new image has.
-const MAKING: &[&str] = &[
-    "preset",
-    "scheme",
-    "size",
-    "profile",
-    "slc_region",
-    "op",
-    "shards",
-    "set",
-];
-/// Options for which `ftld doctor` has no check.
-const UNCHECKED: &[&str] = &[
-    "metrics_host",
-    "latency",
-    "verify",
-    "record",
-    "record_data",
-    "shadow",
-    "read_only",
-    "write_cache",
-    "cache_model",
-    "cache_tear",
-    "cache_plp",
-    "write_cache_announce",
-    "atomic_unit",
-];
-
-/// Commands by purpose, for the help.
-const GROUPS: [(&str, &[&str]); 6] = [
-    (
-        "Serve",
-        &["demo", "create", "recover", "list", "clone", "rm"],
-    ),
-    (
-        "Simulate",
-        &[
-            "replay",
-            "compare",
-            "workloads",
-            "schemes",
-            "profiles",
-            "presets",
-            "new-scheme",
-        ],
-    ),
-    (
-        "Look",
-        &["status", "top", "where", "shadow", "inspect", "check"],
-    ),
-    ("Control", &["pause", "step", "resume", "mark", "stop"]),
-    ("Faults", &["inject", "crash-test", "crashes"]),
-    ("Set up", &["doctor", "completions", "man", "help"]),
-];
-
-/// Returns the help of the whole program, with its commands by purpose.
-fn help_template(command: &clap::Command, columns: usize) -> String {
-    let about = |name: &str| {
-        let command = command.find_subcommand(name)?;
-        Some(command.get_about()?.to_string())
-    };
-    let heading = |name: &str| {
-        let style = STYLES.get_header();
-        format!("{style}{name}:{style:#}\n")
-    };
-    let literal = STYLES.get_literal();
-    let groups = GROUPS.map(|(group, names)| {
-        let lines = names.iter().map(|name| {
-            let about = about(name).unwrap_or_else(|| "Print the help of a command".into());
-            let line = wrapped_to(&format!("  {name:<11}  {about}"), columns);
-            // Colours come last: a line is broken by the columns that it shows.
-            line.replacen(name, &format!("{literal}{name}{literal:#}"), 1)
-        });
-        heading(group) + &lines.collect::<String>()
-    });
-    format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n{}{{positionals}}\n\n{}{{options}}{{after-help}}",
-        groups.join("\n"),
-        heading("Arguments"),
-        heading("Options"),
-    )
-}
-
-/// Returns the command line. Commands accept all options of a device, as a configuration file has
-/// them, and show those that matter to them.
-pub(crate) fn command() -> clap::Command {
-    command_of(width())
-}
-
-/// As [`command`], with help of this width.
-fn command_of(columns: usize) -> clap::Command {
-    let shown = [
-        ("create", SERVING),
-        ("recover", MAKING),
-        ("doctor", UNCHECKED),
-    ];
-    let all = shown.iter().fold(Cli::command(), |all, (name, hidden)| {
-        all.mut_subcommand(name, |command| {
-            let command = command.after_help("The other options of `ftld` are accepted, too.");
-            let hide =
-                |command: clap::Command, id: &&str| command.mut_arg(id, |arg| arg.hide(true));
-            hidden.iter().fold(command, hide)
-        })
-    });
-    let template = help_template(&all, columns);
-    all.help_template(template).term_width(columns)
-}
-
-impl Cli {
-    /// Reads the command line and the environment. `--help` and `--version` end the process.
-    ///
-    /// # Errors
-    /// The command line is wrong.
-    pub(crate) fn read() -> Result<Cli, Failure> {
-        Cli::parse_args(std::env::args_os().collect())
-    }
-
-    fn parse_args(args: Vec<OsString>) -> Result<Cli, Failure> {
-        let command = command();
-        let first = args.iter().skip(1).find(|word| *word != "--json");
-        if let Some(word) = first.and_then(|word| word.to_str()) {
-            known_command(&command, word, &args)?;
-        }
-        let named = named_command(&command, &args);
-        let matches = command.try_get_matches_from(json_last(args));
-        matches
-            .and_then(|matches| Cli::of(&matches))
-            .map_err(|error| match error.use_stderr() {
-                true => usage(&error, &named),
-                false => error.exit(),
-            })
-    }
-
-    fn of(matches: &ArgMatches) -> Result<Cli, clap::Error> {
-        let mut cli = Cli::from_arg_matches(matches)?;
-        let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
-        let device = match &mut cli.command {
-            None => &mut cli.serve.device,
-            Some(Command::Recover(args)) => &mut args.device,
-            Some(Command::Create(args)) => &mut args.device,
-            Some(Command::Doctor(args)) => args,
-            Some(_) => return Ok(cli),
-        };
-        let by_env =
-            |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::EnvVariable);
-        device.from_env = matches
-            .ids()
-            .filter(by_env)
-            .map(|id| id.as_str().replace('_', "-"))
-            .collect();
-        Ok(cli)
-    }
-}
-
-/// Whether the command line asks for JSON; also for a line that cannot be parsed.
-pub(crate) fn asks_for_json() -> bool {
-    options(&std::env::args_os().collect::<Vec<_>>()).any(|option| option == "--json")
-}
-
-/// The words before `--`.
-fn options(args: &[OsString]) -> impl Iterator<Item = &OsString> {
-    args.iter().take_while(|word| *word != "--")
-}
-
-/// Moves `--json` to the end of the options, as users may put it before a subcommand, too. Words
-/// after `--` stay.
-fn json_last(mut args: Vec<OsString>) -> Vec<OsString> {
-    let end = options(&args).count();
-    let rest = args.split_off(end);
-    let before = args.len();
-    args.retain(|word| word != "--json");
-    if args.len() < before {
-        args.push("--json".into());
-    }
-    args.extend(rest);
-    args
-}
-
-/// Words that other programs have for a start.
-const STARTS: [&str; 5] = ["start", "restart", "run", "serve", "up"];
-
-/// Refuses a first word that is neither an option, a command nor a target.
-fn known_command(command: &clap::Command, word: &str, args: &[OsString]) -> Result<(), Failure> {
-    let is_target = word.contains(['/', ':']) || word.ends_with(".ftld");
-    let is_known = word == "help" || command.find_subcommand(word).is_some();
-    if word.is_empty() || word.starts_with('-') || is_target || is_known {
-        return Ok(());
-    }
-    if STARTS.contains(&word) {
-        let next = args.iter().skip_while(|arg| *arg != word).nth(1);
-        let name = next.and_then(|name| name.to_str()).unwrap_or("NAME");
-        return Err(Failure::usage(format!(
-            "no command {word:?}; an instance starts with its target, and continues on its image: `{}`",
-            start_line(name)
-        )));
-    }
-    if check_name(word).is_ok() && Dirs::from_env().image(word).exists() {
-        return Err(Failure::usage(format!(
-            "no command {word:?}, but an instance: `{}` starts it, `ftld status {word}` shows it",
-            start_line(word)
-        )));
-    }
-    let names = command.get_subcommands().map(clap::Command::get_name);
-    // A single letter is similar to every command that contains it.
-    let hint = match word.len() {
-        1 => String::new(),
-        _ => near_miss(word, names),
-    };
-    Err(Failure::usage(format!(
-        "no command {word:?}{hint}, and no target such as /dev/ublkb0 or nbd://127.0.0.1:10809; see `ftld --help`"
-    )))
-}
-
-/// Returns the failure for a command line that clap refuses, in one line.
-fn usage(error: &clap::Error, command: &str) -> Failure {
-    let text = error.to_string();
-    let second = text.strip_prefix("error: the subcommand '");
-    if let Some((word, _)) = second.and_then(|text| text.split_once('\''))
-        && word.contains(['/', ':'])
-    {
-        return Failure::usage(format!(
-            "{word:?} is a second target; give one, and start the other device by a command of its own"
-        ));
-    }
-    let what = text.split("\nUsage: ").next().unwrap_or(&text);
-    let mut message = String::new();
-    let lines = what.lines().map(str::trim);
-    let is_said = |line: &&str| {
-        // Nothing here takes a value that begins with a dash.
-        !line.is_empty() && !line.starts_with("For more") && !line.starts_with("tip: to pass '")
-    };
-    for line in lines.filter(is_said) {
-        let line = line.strip_prefix("error: ").unwrap_or(line);
-        let line = line.strip_prefix("tip: ").unwrap_or(line);
-        message += match message.chars().last() {
-            None => "",
-            Some(':') => " ",
-            Some(_) => "; ",
-        };
-        message += line;
-    }
-    Failure::usage(format!("{message}; see `{command} --help`"))
-}
-
-/// Returns the command and subcommands that a command line begins with.
-fn named_command(command: &clap::Command, args: &[OsString]) -> String {
-    let (mut at, mut names) = (command, command.get_name().to_owned());
-    for word in options(args).skip(1).filter(|word| *word != "--json") {
-        let Some(next) = at.find_subcommand(word) else {
-            break;
-        };
-        at = next;
-        names += &format!(" {}", at.get_name());
-    }
-    names
-}
-
-/// Returns version, revision, features and image format.
-fn long_version() -> String {
-    let run = Provenance::here(None);
-    let ublk = if cfg!(feature = "ublk") { "ublk, " } else { "" };
-    format!(
-        "{}\nrevision      {}\nfeatures      {ublk}nbd, tls\nimage format  {FORMAT_VERSION}",
-        run.version,
-        run.revision.as_deref().unwrap_or("unknown")
-    )
-}
-
-fn epilogue() -> String {
-    let exits = Exit::VARIANTS
-        .iter()
-        .map(|&exit| format!("{} {}", exit.code(), exit.meaning()))
-        .collect::<Vec<_>>()
-        .join(", ");
-    format!(
-        "Examples:\n  ftld --scheme lazyftl /dev/ublkb0\n  ftld --size 4GiB 'nbd+unix:///disk?socket=/tmp/disk.sock'\n\n\
-         Exit codes: 0 done, {exits}"
-    )
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub(crate) fn demo(args: &DemoArgs, dirs: &Dirs, json: bool) -> Result<(), Failu
         if is_over.load(Relaxed) {
             return Ok(());
         }
-        match serve(&config, dirs, how) {
+        match serve(&config, dirs, how, None) {
             Err(cut) if cut.exit == Exit::PowerCut => {
                 eprintln!(
                     "ftld: the power of the flash was cut; it starts again on the same image"

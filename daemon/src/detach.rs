@@ -8,23 +8,38 @@
 use crate::logging;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::print;
+use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio, exit};
 
-/// Starts the same command line as a daemon and waits for its ready line.
+/// Starts the same command line as a daemon and waits for its ready line; if it fails, this process
+/// ends with its exit code.
+///
+/// # Errors
+/// It cannot be started, or is killed.
 pub(crate) fn start() -> Result<(), Failure> {
+    let args = std::env::args_os().skip(1);
+    let words = args.map(|arg| match arg == "--detach" {
+        true => "--detached".into(),
+        false => arg,
+    });
+    match launch(words)? {
+        Some(code) => exit(code),
+        None => Ok(()),
+    }
+}
+
+/// Starts this program as a daemon with these arguments and prints its ready line; returns the exit
+/// code of one that failed, which has printed the reason.
+///
+/// # Errors
+/// It cannot be started, or is killed.
+pub(crate) fn launch(args: impl Iterator<Item = OsString>) -> Result<Option<i32>, Failure> {
     let failed = |error: std::io::Error| Failure::io("start in the background", &error);
     let program = std::env::current_exe().map_err(failed)?;
-    let args = std::env::args_os().skip(1).map(|arg| {
-        if arg == "--detach" {
-            "--detached".into()
-        } else {
-            arg
-        }
-    });
     let mut child = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
@@ -37,12 +52,11 @@ pub(crate) fn start() -> Result<(), Failure> {
         .read_line(&mut ready)
         .map_err(failed)?;
     if !ready.is_empty() {
-        return print(&ready);
+        return print(&ready).map(|()| None);
     }
-    // The child has printed the reason.
     let status = child.wait().map_err(failed)?;
     match status.code() {
-        Some(code) => exit(code),
+        Some(code) => Ok(Some(code)),
         None => Err(Failure::new(
             Exit::Failed,
             format!("the daemon ended before it was ready: {status}"),

@@ -23,11 +23,12 @@ mod notify;
 mod rates;
 pub mod serve;
 mod shadows;
+mod start;
 mod top;
+mod words;
 
-use cli::{Cli, Command, Inject, ServeArgs, ShadowArgs};
+use cli::{Cli, Command, ServeArgs, ShadowArgs};
 use ftld_device::config::Config;
-use ftld_device::inject::Injection;
 use ftld_device::instance::Dirs;
 use ftld_device::pause::PauseCommand;
 use ftld_device::shadow::ShadowCommand;
@@ -80,6 +81,19 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             args.device.target = target.map(Target::text_to_recover).transpose()?;
             serve_or_print(&args, &dirs, true, json)
         }
+        Some(Command::Start {
+            names,
+            detached: false,
+        }) => start::start(&names, json),
+        Some(Command::Start { names, .. }) => {
+            let (config, args) = start::configuration(&dirs, &names[0])?;
+            let how = serve::How {
+                detached: true,
+                json,
+                ..serve::How::default()
+            };
+            serve::serve(&config, &dirs, how, Some(&args))
+        }
         Some(Command::Create(args)) => {
             sys::private_umask();
             commands::create(&Config::new(&args.device, &dirs)?, args.age, json)
@@ -128,16 +142,14 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             commands::new_scheme(&scheme_name, parts, path.as_deref(), json)
         }
         Some(Command::Profiles { name, toml }) => commands::profiles(name.as_deref(), toml, json),
-        Some(Command::Presets) => commands::presets(json),
-        Some(Command::List { names: true, .. }) => commands::names(&dirs),
-        Some(Command::List { all, .. }) => commands::list(&dirs, all, json),
+        Some(Command::Presets { name }) => commands::presets(name.as_deref(), json),
+        Some(Command::List { all }) => commands::list(&dirs, all, json),
         Some(Command::Clone { image, copy, seed }) => {
             commands::clone(&dirs, &image, &copy, seed, json)
         }
-        Some(Command::Rm { names }) => {
-            let mut names = names.iter();
-            names.try_for_each(|name| commands::remove(&dirs, name, json))
-        }
+        Some(Command::Rm { names }) => commands::each(&names, "removed", |name| {
+            commands::remove(&dirs, name, json)
+        }),
         Some(Command::Status {
             name,
             watch: None,
@@ -150,10 +162,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         }) => commands::watch(&dirs, name.as_deref(), seconds, json),
         Some(Command::Where { what, ranges }) => commands::places(&dirs, &what, &ranges, json),
         Some(Command::Top { delay }) => top::top(&dirs, delay),
-        Some(Command::Stop {
-            all: true, force, ..
-        }) => commands::stop_all(&dirs, force),
-        Some(Command::Stop { name, force, .. }) => commands::stop(&dirs, name.as_deref(), force),
+        Some(Command::Stop { names, force, all }) => commands::stop(&dirs, names, all, force),
         Some(Command::Pause { name, length }) => {
             commands::pause(&dirs, name.as_deref(), PauseCommand::Pause(length), json)
         }
@@ -168,7 +177,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Resume { name }) => {
             commands::pause(&dirs, name.as_deref(), PauseCommand::Resume, json)
         }
-        Some(Command::Mark { text, name }) => commands::mark(&dirs, name.as_deref(), text, json),
+        Some(Command::Mark { name, text }) => commands::mark(&dirs, name.as_deref(), text, json),
         Some(Command::Shadow(ShadowArgs::Add { name, shadow })) => {
             commands::shadow(&dirs, name.as_deref(), ShadowCommand::Add(shadow), json)
         }
@@ -176,21 +185,12 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             commands::shadow(&dirs, name.as_deref(), ShadowCommand::Rm(shadow), json)
         }
         Some(Command::Inject(inject)) => {
-            let (name, injection) = match inject {
-                Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault)),
-                Inject::BadBlock(on) => (on.name, Injection::BadBlock(on.fault)),
-                Inject::BitErrors(on) => (on.name, Injection::BitErrors(on.fault)),
-                Inject::FlushFails(on) => (on.name, Injection::FlushFails(on.fault)),
-                Inject::WriteErrors(on) => (on.name, Injection::WriteErrors(on.fault)),
-                Inject::ReadErrors(on) => (on.name, Injection::ReadErrors(on.fault)),
-                Inject::Slow(on) => (on.name, Injection::Slow(on.fault)),
-                Inject::Hang(on) => (on.name, Injection::Hang(on.fault)),
-                Inject::Clear { clear, name } => (name, Injection::Clear(clear)),
-            };
+            let (name, injection) = inject.into_parts();
             commands::inject(&dirs, name.as_deref(), injection, json)
         }
         Some(Command::Doctor(args)) => commands::doctor(&args, &dirs, json),
         Some(Command::Completions { shell }) => commands::completions(shell),
+        Some(Command::Words { of, line }) => words::words(&dirs, of, &line),
         Some(Command::Man { folder }) => commands::manual(&folder),
     }
 }
@@ -208,5 +208,6 @@ fn serve_or_print(args: &ServeArgs, dirs: &Dirs, recover: bool, json: bool) -> R
         json,
         ..serve::How::default()
     };
-    serve::serve(&Config::new(&args.device, dirs)?, dirs, how)
+    let config = Config::new(&args.device, dirs)?;
+    serve::serve(&config, dirs, how, Some(&args.device))
 }

@@ -149,12 +149,11 @@ class Device:
     def inject(self, fault, *arguments):
         """Injects a fault, such as inject("flush-fails", "--count", 1); "clear" ends faults of
         requests. Returns the answer."""
-        name = ["--name", self.name] if fault == "clear" else [self.name]
-        return self._ask("inject", fault, *name, *arguments)
+        return self._ask("inject", fault, self.name, *arguments)
 
     def mark(self, text):
         """Puts a mark into the recording: what the text names was reported as done."""
-        return self._ask("mark", "--name", self.name, text)
+        return self._ask("mark", self.name, text)
 
     def status(self):
         """Returns the status, as `ftld status --json`."""

@@ -94,6 +94,7 @@ where
                 );
                 controller.gc_after_mount()?;
                 controller.space.let_mount_borrow(false);
+                controller.report_findings();
             }
         }
         Ok(controller)
@@ -134,6 +135,13 @@ where
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
         }
+    }
+
+    /// Completes the report of the mount.
+    fn report_findings(&mut self) {
+        let findings = std::mem::take(&mut self.space.flash.findings);
+        findings.report(&self.space.geometry(), &mut self.stats.mount);
+        self.stats.mount.pages_kept = self.gauges(SchemeStats::default()).mapped_pages;
     }
 
     /// Writes the state from which a mount by scan resumes. Space for it is made before: no page is

@@ -133,7 +133,7 @@ pub use flash::DeferredRead;
 pub use ftl::{Ftl, Start};
 pub use stalls::StallTotals;
 pub use stats::{
-    BlockCounts, BlockUse, BlockView, Evictions, Lookups, MountReport, RamEntry, RamPart,
-    RamReport, SchemeStats, StreamKind, StreamView,
+    BlockCounts, BlockMark, BlockUse, BlockView, Evictions, Lookups, MountReport, RamEntry,
+    RamPart, RamReport, SchemeStats, StreamKind, StreamView,
 };
 pub use sum::{add_ram, add_streams};

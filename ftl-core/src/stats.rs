@@ -183,6 +183,38 @@ pub struct MountReport {
     pub pages_discarded: u64,
     /// Empty blocks when the mount began to program, besides those kept for its rewrites.
     pub free_blocks: u32,
+    /// Logical pages that hold data after the mount.
+    pub pages_kept: u64,
+    /// Programmed pages that the mount does not use: unreadable, uncommitted, or without meaning.
+    pub pages_dropped: u64,
+    /// Pages rewritten because the cut may have left them unstable.
+    pub pages_rewritten: u64,
+    /// Blocks that these pages were in.
+    pub blocks_rewritten: u64,
+    /// Blocks that the mount found something in, by kind, then by number. Their number is bounded.
+    pub marks: Vec<(Pbn, BlockMark)>,
+}
+
+/// Finding of a mount in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockMark {
+    /// Pages of it were rewritten.
+    Rewritten,
+    /// Readable pages of it are uncommitted, or without meaning.
+    Dropped,
+    /// Pages of it are unreadable.
+    Torn,
+}
+
+impl BlockMark {
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BlockMark::Rewritten => "rewritten",
+            BlockMark::Dropped => "dropped",
+            BlockMark::Torn => "torn",
+        }
+    }
 }
 
 impl MountReport {

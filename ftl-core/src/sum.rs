@@ -1,8 +1,10 @@
 //! Sums of what the chips of one device report.
 
 use crate::stats::{
-    BlockCounts, Evictions, Lookups, MountReport, RamEntry, RamReport, SchemeStats, StreamView,
+    BlockCounts, BlockMark, Evictions, Lookups, MountReport, RamEntry, RamReport, SchemeStats,
+    StreamView,
 };
+use nand_model::Pbn;
 
 impl SchemeStats {
     /// Adds the counters and gauges of another chip. The mount is that of the slower chip, with the
@@ -127,6 +129,12 @@ impl MountReport {
             pages_scanned,
             pages_discarded,
             free_blocks,
+            pages_kept,
+            pages_dropped,
+            pages_rewritten,
+            blocks_rewritten,
+            // Only the caller knows the numbers of its chips' blocks: `add_marks`.
+            marks: _,
         } = other;
         self.clean &= clean;
         if other.total_ns() > self.total_ns() {
@@ -135,6 +143,16 @@ impl MountReport {
         self.pages_scanned += pages_scanned;
         self.pages_discarded += pages_discarded;
         self.free_blocks += free_blocks;
+        self.pages_kept += pages_kept;
+        self.pages_dropped += pages_dropped;
+        self.pages_rewritten += pages_rewritten;
+        self.blocks_rewritten += blocks_rewritten;
+    }
+
+    /// Adds the marks of another chip; `blocks` are the blocks of the chips before it.
+    pub fn add_marks(&mut self, other: &MountReport, blocks: u32) {
+        let own = |(block, mark): &(Pbn, BlockMark)| (Pbn::new(blocks + block.raw()), *mark);
+        self.marks.extend(other.marks.iter().map(own));
     }
 }
 
@@ -142,9 +160,7 @@ impl MountReport {
 /// of the chips before it.
 pub fn add_streams(sum: &mut Vec<StreamView>, other: &[StreamView], blocks: u32) {
     for stream in other {
-        let block = stream
-            .block
-            .map(|block| nand_model::Pbn::new(blocks + block.raw()));
+        let block = stream.block.map(|block| Pbn::new(blocks + block.raw()));
         let same = |own: &&mut StreamView| own.kind == stream.kind && own.number == stream.number;
         match sum.iter_mut().find(same) {
             Some(own) => {

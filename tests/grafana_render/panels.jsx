@@ -1,8 +1,9 @@
 // Draws a dashboard of boards.json with the components of Grafana's panels: PanelChrome, TimeSeries,
-// BigValue, BarGauge, Table. The plugins around these components are part of Grafana itself and are
-// not on npm, so this file does their work: frames, display names, zero series without a legend.
+// BarGauge, Table. The plugins around these components are part of Grafana itself and are not on npm,
+// so this file does their work: frames, display names, zero series without a legend, the columns of a
+// table, and heat maps, for which there is no component.
 import { FieldType, LoadingState, ThemeContext, createTheme, dateTime, getDisplayProcessor, getFieldDisplayValues, toDataFrame } from "@grafana/data";
-import { BarGauge, BigValue, BigValueColorMode, BigValueGraphMode, BigValueJustifyMode, PanelChrome, Table, TimeSeries, VizRepeater } from "@grafana/ui";
+import { BarGauge, PanelChrome, Table, TimeSeries, VizRepeater } from "@grafana/ui";
 import React from "react";
 import { createRoot } from "react-dom/client";
 import boards from "./boards.json";
@@ -53,13 +54,82 @@ function Lines({ panel, data, width, height, range }) {
   );
 }
 
+const same = (metric) => JSON.stringify(Object.entries(metric).sort());
+
+// Merges the queries of a table: a row per set of labels, a column per label and per query.
 function Rows({ panel, width, height }) {
-  const rows = panel.targets[0].result.map((found) => found.metric);
-  const columns = Object.keys(rows[0]);
-  const fields = columns.map((name) => ({ name, type: FieldType.string, config: {}, values: rows.map((row) => row[name]) }));
+  const { excludeByName, indexByName, renameByName } = panel.transformations.at(-1).options;
+  const { overrides } = panel.fieldConfig;
+  const labels = Object.keys(indexByName);
+  const device = (metric) => same(Object.fromEntries(Object.entries(metric).filter(([name]) => ["instance", "device", "shadow"].includes(name))));
+  const rows = new Map();
+  for (const target of panel.targets) {
+    for (const { metric, values } of target.result) {
+      const row = rows.get(device(metric)) ?? {};
+      rows.set(device(metric), { ...row, ...metric, [`Value #${target.refId}`]: Number(values[0][1]) });
+    }
+  }
+  const sorted = [...rows.values()].sort((one, next) => (one.device + one.shadow).localeCompare(next.device + next.shadow));
+  const text = (name) => ({ name: renameByName[name], type: FieldType.string, config: {}, values: sorted.map((row) => row[name]) });
+  const number = (target) => {
+    const name = `Value #${target.refId}`;
+    const properties = overrides.find((override) => override.matcher.options === name)?.properties ?? [];
+    const config = { color: { mode: "thresholds" }, thresholds: { mode: "absolute", steps: [{ value: -Infinity, color: "transparent" }] }, custom: {} };
+    for (const { id, value } of properties) {
+      if (id === "custom.cellOptions") config.custom.cellOptions = value;
+      else config[id] = value;
+    }
+    return { name: config.displayName ?? name, type: FieldType.number, config, values: sorted.map((row) => row[name]) };
+  };
+  const targets = panel.targets.filter((target) => !excludeByName[`Value #${target.refId}`]);
+  const fields = [...labels.map(text), ...targets.map(number)];
   const frame = toDataFrame({ fields });
-  frame.fields.forEach((field) => (field.display = getDisplayProcessor({ field, theme })));
+  frame.fields.forEach((field, index) => {
+    field.config = fields[index].config;
+    field.config.custom = { ...field.config.custom, align: "left", minWidth: 60, wrapHeaderText: true };
+    field.state = { displayName: fields[index].name };
+    field.display = getDisplayProcessor({ field, theme });
+  });
   return <Table data={frame} width={width} height={height} />;
+}
+
+// The steps of a heat map, from few to many.
+const ORANGES = ["#fff5eb", "#fee6ce", "#fdd0a2", "#fdae6b", "#fd8d3c", "#f16913", "#d94801", "#a63603", "#7f2704"];
+
+// Buckets are cumulative: a field is the difference to the one below.
+function Heat({ panel, width, height, range }) {
+  const found = panel.targets[0].result.map(({ metric, values }) => ({ le: metric.le === "+Inf" ? Infinity : Number(metric.le), values }));
+  found.sort((one, next) => one.le - next.le);
+  const counts = found.map(({ values }, index) => values.map(([time, value]) => {
+    const below = index ? found[index - 1].values.find((sample) => sample[0] === time) : undefined;
+    return { time, count: Math.max(0, Number(value) - Number(below?.[1] ?? 0)) };
+  }));
+  const used = counts.map((row) => row.some(({ count }) => count > 0));
+  const [first, last] = [used.indexOf(true), used.lastIndexOf(true)];
+  const rows = counts.slice(first, last + 1);
+  const most = Math.max(...rows.flat().map(({ count }) => count));
+  const field = { type: FieldType.number, config: { unit: panel.fieldConfig.defaults.unit } };
+  const shown = getDisplayProcessor({ field, theme });
+  const name = (le) => (le === Infinity ? "more" : ((of) => `≤ ${of.text}${of.suffix ?? ""}`)(shown(le)));
+  const [left, foot, [from, to]] = [70, 22, range];
+  const [step, line] = [((width - left) * 2) / (to - from), (height - foot) / rows.length];
+  const style = { fontSize: 12, fill: theme.colors.text.primary };
+  return (
+    <svg width={width} height={height}>
+      {rows.flatMap((row, index) => row.filter(({ count }) => count > 0).map(({ time, count }) => (
+        <rect key={`${index} ${time}`} x={left + ((time - from) / (to - from)) * (width - left)} y={height - foot - (index + 1) * line}
+          width={Math.max(1, step - 0.5)} height={line - 0.5} fill={ORANGES[Math.round(Math.sqrt(count / most) * (ORANGES.length - 1))]} />
+      )))}
+      {rows.map((_, index) => index % Math.ceil(14 / line) === 0 && (
+        <text key={index} x={left - 6} y={height - foot - (index + 0.5) * line + 4} textAnchor="end" style={style}>{name(found[first + index].le)}</text>
+      ))}
+      {[0.1, 0.5, 0.9].map((share) => (
+        <text key={share} x={left + share * (width - left)} y={height - 5} textAnchor="middle" style={style}>
+          {new Date((from + share * (to - from)) * 1000).toISOString().slice(11, 19)}
+        </text>
+      ))}
+    </svg>
+  );
 }
 
 function Values({ panel, data, width, height }) {
@@ -69,28 +139,25 @@ function Values({ panel, data, width, height }) {
     theme, data, timeZone: "utc",
   });
   const most = Math.max(...values.map((value) => value.display.numeric));
-  const number = ({ value, width, height, count }) => (
-    <BigValue value={value.display} count={count} width={width} height={height} theme={theme} textMode={panel.options.textMode}
-      colorMode={BigValueColorMode.Value} graphMode={BigValueGraphMode.None} justifyMode={BigValueJustifyMode.Auto} />
-  );
   const bar = ({ value, width, height }) => (
     <BarGauge value={value.display} field={{ ...value.field, min: 0, max: most }} width={width} height={height} theme={theme}
       orientation="horizontal" displayMode={panel.options.displayMode} showUnfilled itemSpacing={4} lcdCellWidth={12} text={{ titleSize: 11, valueSize: 11 }} />
   );
-  const isStat = panel.type === "stat";
   return (
     <VizRepeater getValues={() => values} source={values} renderCounter={1} width={width} height={height} itemSpacing={3}
-      orientation={isStat ? "auto" : "horizontal"} autoGrid={isStat} minVizHeight={12} minVizWidth={8} renderValue={isStat ? number : bar} />
+      orientation="horizontal" minVizHeight={12} minVizWidth={8} renderValue={bar} />
   );
 }
 
 function Body(of) {
-  const data = of.panel.type === "table" ? of.panel.targets[0].result : frames(of.panel);
+  const { panel } = of;
+  const isOwn = panel.type === "table" || panel.type === "heatmap";
+  const data = isOwn ? panel.targets.flatMap((target) => target.result) : frames(panel);
   if (data.length === 0) {
     const style = { height: of.height, display: "grid", placeContent: "center", color: theme.colors.text.secondary };
-    return <div style={style}>{of.panel.fieldConfig.defaults.noValue ?? "No data"}</div>;
+    return <div style={style}>{panel.fieldConfig.defaults.noValue ?? "No data"}</div>;
   }
-  const Kind = { timeseries: Lines, table: Rows, stat: Values, bargauge: Values }[of.panel.type];
+  const Kind = { timeseries: Lines, table: Rows, heatmap: Heat, bargauge: Values }[panel.type];
   return <Kind {...of} data={data} />;
 }
 

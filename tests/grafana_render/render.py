@@ -3,11 +3,12 @@
 
     tests/grafana_render/render.py [--seconds 120] [OUT]       writes OUT/grafana-*.png (target/grafana)
 
-Three devices of three schemes, one with a write cache and one that is recorded, serve a load for
-these seconds, and a real Prometheus scrapes them.
+Three devices of three schemes, one with a write cache, one that is recorded, and two with shadows,
+serve a load for these seconds, and a real Prometheus scrapes them.
 Needs the `ftld` of $BUILT or the PATH, fio, prometheus, chromium, node with npm, and python3-pil. Not
 part of a suite: it installs `@grafana/ui` from npm. The components draw panels, legends, units,
-thresholds and mappings. Grafana itself is not run: annotations, variables and queries are not.
+thresholds and mappings; heat maps are drawn as Grafana's plugin would. Grafana itself is not run:
+annotations, variables and queries are not.
 """
 
 import argparse
@@ -32,9 +33,9 @@ from harness import Daemon, Load, Prometheus, run  # noqa: E402
 SIZE = "64"
 # Name -> options of the device, and of its load. FOLDER is that of the device.
 DEVICES = {
-    "database": (["--scheme", "lazyftl", "--write-cache", "4MiB"], ["--fsync=64", "--rate_iops=900"]),
+    "database": (["--scheme", "lazyftl", "--write-cache", "4MiB", "--shadow", "pagemap", "--shadow", "dftl"], ["--fsync=64", "--rate_iops=900"]),
     "build": (["--scheme", "pagemap", "--record", "FOLDER/run.rec", "--record-data", "off"], ["--bs=16k", "--rate_iops=1000"]),
-    "logs": (["--scheme", "mlam"], ["--fsync=256", "--rate_iops=600"]),
+    "logs": (["--scheme", "mlam", "--shadow", "lazyftl"], ["--fsync=256", "--rate_iops=600"]),
 }
 # As in panels.jsx.
 COLUMN, LINE, GAP, TOP = 62, 34, 8, 54

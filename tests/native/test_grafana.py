@@ -22,15 +22,16 @@ SITUATIONS = {
     "paused": [("g", "tpftl")],
     "twins": [("h", "lazyftl"), ("i", "lazyftl")],
 }
+OPTIONS = {"no_flush": ["--shadow", "pagemap", "--shadow", "mnftl"]}
 # Instances with each activity of `dashboards.NEEDS`; two of the three schemes with FLUSH have the
 # whole map in RAM.
 ACTIVE = {
-    "flush": {"requests": 3, "data": 3, "reads": 3, "writes": 3, "syncs": 3, "errors": 0, "gc": 3, "lookups": 1},
-    "no_flush": {"requests": 1, "data": 1, "reads": 1, "writes": 1, "syncs": 0, "errors": 0, "gc": 1, "lookups": 1},
-    "idle": {"requests": 0, "data": 0, "reads": 0, "writes": 0, "syncs": 0, "errors": 0, "gc": 0, "lookups": 0},
-    "read_only": {"requests": 1, "data": 1, "reads": 1, "writes": 0, "syncs": 0, "errors": 0, "gc": 0, "lookups": 1},
-    "paused": {"requests": 0, "data": 0, "reads": 0, "writes": 0, "syncs": 0, "errors": 0, "gc": 0, "lookups": 0},
-    "twins": {"requests": 2, "data": 2, "reads": 2, "writes": 2, "syncs": 2, "errors": 0, "gc": 2, "lookups": 2},
+    "flush": {"requests": 3, "data": 3, "reads": 3, "writes": 3, "syncs": 3, "errors": 0, "faults": 0, "shadows": 0, "gc": 3, "lookups": 1},
+    "no_flush": {"requests": 1, "data": 1, "reads": 1, "writes": 1, "syncs": 0, "errors": 0, "faults": 0, "shadows": 1, "gc": 1, "lookups": 1},
+    "idle": {"requests": 0, "data": 0, "reads": 0, "writes": 0, "syncs": 0, "errors": 0, "faults": 0, "shadows": 0, "gc": 0, "lookups": 0},
+    "read_only": {"requests": 1, "data": 1, "reads": 1, "writes": 0, "syncs": 0, "errors": 0, "faults": 0, "shadows": 0, "gc": 0, "lookups": 1},
+    "paused": {"requests": 0, "data": 0, "reads": 0, "writes": 0, "syncs": 0, "errors": 0, "faults": 0, "shadows": 0, "gc": 0, "lookups": 0},
+    "twins": {"requests": 2, "data": 2, "reads": 2, "writes": 2, "syncs": 2, "errors": 0, "faults": 0, "shadows": 0, "gc": 2, "lookups": 2},
 }
 LOADS = {
     "flush": ["--fsync=64"],
@@ -53,7 +54,7 @@ def daemons(folder, to_kill):
         daemons[situation] = []
         for below, scheme in instances:
             (folder / below).mkdir()
-            daemon = Daemon(folder / below, "disk", "--scheme", scheme, "--size", f"{SIZE}MiB")
+            daemon = Daemon(folder / below, "disk", "--scheme", scheme, "--size", f"{SIZE}MiB", *OPTIONS.get(situation, []))
             to_kill.append(daemon)
             daemons[situation].append(daemon)
             if situation != "idle":
@@ -113,15 +114,15 @@ def test_lint(uid):
 
 
 def test_lint_finds():
-    """the linter's rules find a merged instance, a stat without thresholds, p99 alone."""
+    """the linter's rules find a merged instance, a column without a name, p99 alone."""
     board = next(board for board in grafana.dashboards() if board["uid"] == "ftld-overview")
-    stat = next(panel for panel in board["panels"] if panel["type"] == "stat")
-    stat["fieldConfig"]["defaults"]["thresholds"]["steps"] = []
-    tail = next(panel for panel in board["panels"] if panel["title"] == "Syncs of the image")
-    tail["targets"].pop()
-    tail["targets"][0]["expr"] = tail["targets"][0]["expr"].replace("job, instance, device", "device")
+    table = next(panel for panel in board["panels"] if panel["type"] == "table")
+    table["fieldConfig"]["overrides"].pop()
+    tail = next(panel for panel in board["panels"] if panel["title"] == "Slowest 0.1 % of the FLUSHes")
+    expr = tail["targets"][0]["expr"].replace("job, instance, device", "device")
+    tail["targets"][0]["expr"] = expr.replace("quantile(0.999", "quantile(0.99")
     found = "\n".join(grafana.lint(board))
-    assert all(part in found for part in ("no thresholds", "p99 without p99.9", "it merges instances")), found
+    assert all(part in found for part in ("has no name", "p99 without p99.9", "it merges instances")), found
 
 
 def test_configuration(prometheus):
@@ -154,14 +155,15 @@ def test_evaluation_finds(daemons, prometheus, now):
     """NaN, a missing instance and a value out of bounds are found."""
     board = next(board for board in grafana.dashboards() if board["uid"] == "ftld-overview")
     panels = {panel["title"]: panel for panel in board["panels"]}
-    latency = panels["Latency (wall clock)"]["targets"][0]
+    latency = panels["Slowest 0.1 % (wall clock)"]["targets"][0]
     latency["expr"] = latency["expr"].split(" and ")[0]
-    panels["Paused"]["targets"][0]["expr"] += " > 1"
-    panels["Endurance used"]["targets"][0]["expr"] += " + 2"
+    _, state, alerts, *_ = panels["Devices"]["targets"]
+    state["expr"] = f"({state['expr']}) > 1"
+    alerts["expr"] += " - 1"
     (idle,) = daemons["idle"]
     wrong, _ = grafana.evaluate(board, prometheus, "ftld-idle", {idle.address}, now)
     found = "\n".join(wrong)
-    for part in ("'Latency (wall clock)', A: NaN", "'Paused', A: set() answer", "'Endurance used', A: [2"):
+    for part in ("'Slowest 0.1 % (wall clock)', A: NaN", "'Devices', B: set() answer", "'Devices', C: [-1"):
         assert part in found, found
 
 

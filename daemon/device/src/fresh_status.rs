@@ -26,6 +26,8 @@ pub fn fresh() -> StatusSnapshot {
         started: SystemTime::now(),
         opened_in: Duration::from_millis(250),
         was_clean: true,
+        power_cut: false,
+        uuid: [7; 16],
     };
     let flash = FlashSnapshot {
         taken: Instant::now(),

@@ -77,6 +77,11 @@ impl Dirs {
         self.state.join(format!("{name}.ftld"))
     }
 
+    /// Returns the file with the options of an instance's last start.
+    pub fn start(&self, name: &str) -> PathBuf {
+        self.state.join(format!("{name}.start"))
+    }
+
     /// Returns the runtime folder of an instance.
     pub fn of(&self, name: &str) -> PathBuf {
         self.runtime.join(name)

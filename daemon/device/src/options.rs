@@ -31,30 +31,49 @@ pub struct DeviceArgs {
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct DeviceOptions {
+    /// Name of the instance [default: that of the target]
+    #[arg(long, value_name = "NAME", env = "FTLD_NAME")]
+    pub name: Option<String>,
+    /// Image file; created if missing [default: NAME.ftld in the folder of images]
+    #[arg(long, value_name = "PATH", env = "FTLD_IMAGE")]
+    #[serde(serialize_with = "path_json::serialize")]
+    pub image: Option<PathBuf>,
+    /// Refuse writes and leave the image unchanged
+    #[arg(long, env = "FTLD_READ_ONLY")]
+    pub read_only: bool,
     /// Scheme, flash device and parameters of a paper; explicit options have priority; see `ftld
     /// presets`
     #[arg(long, value_name = "NAME", env = "FTLD_PRESET")]
     pub preset: Option<String>,
-    /// Flash translation layer of a new image; see `ftld schemes`
+    /// Flash translation layer; see `ftld schemes` [default: lazyftl]
     #[arg(long, value_name = "NAME", env = "FTLD_SCHEME")]
     pub scheme: Option<String>,
-    /// Image file; created if missing
-    #[arg(long, value_name = "PATH", env = "FTLD_IMAGE")]
-    #[serde(serialize_with = "path_json::serialize")]
-    pub image: Option<PathBuf>,
-    /// Size that the host sees, such as 1GiB
+    /// Size that the host sees [default: 1GiB]
     #[arg(long, value_name = "SIZE", env = "FTLD_SIZE")]
     pub size: Option<String>,
-    /// Flash device of a new image: a name of `ftld profiles`, or a TOML file
+    /// Flash device: a name of `ftld profiles`, or a TOML file [default: mlc-4k]
     #[arg(long, value_name = "NAME|FILE.toml", env = "FTLD_PROFILE")]
     pub profile: Option<String>,
+    /// Over-provisioning in percent of the size [default: 7]
+    #[arg(long, value_name = "PERCENT", env = "FTLD_OP", value_parser = percent, allow_hyphen_values = true)]
+    pub op: Option<f64>,
+    /// Parameter of the scheme or its policies; repeatable [default: as `ftld schemes NAME` shows]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        env = "FTLD_SET",
+        value_delimiter = ' '
+    )]
+    #[serde(
+        deserialize_with = "set_table",
+        serialize_with = "as_table",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub set: Vec<String>,
     /// Share of the blocks of a new image in SLC mode, such as 5%: the host's writes go there
     /// first; for a flash device of several bits per cell [default: none, or that of the file]
     #[arg(long, value_name = "PERCENT", env = "FTLD_SLC_REGION", value_parser = percent, allow_hyphen_values = true)]
     pub slc_region: Option<f64>,
-    /// Over-provisioning in percent of the size
-    #[arg(long, value_name = "PERCENT", env = "FTLD_OP", value_parser = percent, allow_hyphen_values = true)]
-    pub op: Option<f64>,
     /// Number of flash chips of a new image, 1 to 16; requests to different ones run in parallel
     /// [default: 1]
     #[arg(long, value_name = "N", env = "FTLD_SHARDS", value_parser = shards, allow_negative_numbers = true)]
@@ -75,23 +94,6 @@ pub struct DeviceOptions {
     /// or the image was opened [default: always]
     #[arg(long, value_name = "always|once", env = "FTLD_VERIFY")]
     pub verify: Option<String>,
-    /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else
-    /// off]
-    #[arg(long, value_name = "off|optional|require", env = "FTLD_TLS")]
-    pub tls: Option<String>,
-    /// PEM file of the NBD server's certificate, followed by the chain to its authority
-    #[arg(long, value_name = "PEM", env = "FTLD_TLS_CERT")]
-    #[serde(serialize_with = "path_json::serialize")]
-    pub tls_cert: Option<PathBuf>,
-    /// PEM file of the certificate's private key
-    #[arg(long, value_name = "PEM", env = "FTLD_TLS_KEY")]
-    #[serde(serialize_with = "path_json::serialize")]
-    pub tls_key: Option<PathBuf>,
-    /// PEM file of authorities; every NBD client needs a certificate from one of them; without it
-    /// all clients are admitted
-    #[arg(long, value_name = "PEM", env = "FTLD_TLS_CLIENT_CA")]
-    #[serde(serialize_with = "path_json::serialize")]
-    pub tls_client_ca: Option<PathBuf>,
     /// Record every request into a new file, for `ftld replay` and `ftld inspect`
     #[arg(long, value_name = "FILE", env = "FTLD_RECORD")]
     #[serde(serialize_with = "path_json::serialize")]
@@ -109,9 +111,6 @@ pub struct DeviceOptions {
     )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shadow: Vec<String>,
-    /// Refuse writes and leave the image unchanged
-    #[arg(long, env = "FTLD_READ_ONLY")]
-    pub read_only: bool,
     /// Volatile write cache of this size, such as 16MiB: writes wait in it for a FLUSH, and a power
     /// cut loses them [default: none]
     #[arg(long, value_name = "SIZE", env = "FTLD_WRITE_CACHE")]
@@ -137,22 +136,23 @@ pub struct DeviceOptions {
     /// the largest power of two up to 4KiB that divides the page]
     #[arg(long, value_name = "SIZE", env = "FTLD_ATOMIC_UNIT")]
     pub atomic_unit: Option<String>,
-    /// Name of the instance [default: that of the target]
-    #[arg(long, value_name = "NAME", env = "FTLD_NAME")]
-    pub name: Option<String>,
-    /// Scheme parameter; repeatable
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        env = "FTLD_SET",
-        value_delimiter = ' '
-    )]
-    #[serde(
-        deserialize_with = "set_table",
-        serialize_with = "as_table",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub set: Vec<String>,
+    /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else
+    /// off]
+    #[arg(long, value_name = "off|optional|require", env = "FTLD_TLS")]
+    pub tls: Option<String>,
+    /// PEM file of the NBD server's certificate, followed by the chain to its authority
+    #[arg(long, value_name = "PEM", env = "FTLD_TLS_CERT")]
+    #[serde(serialize_with = "path_json::serialize")]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file of the certificate's private key
+    #[arg(long, value_name = "PEM", env = "FTLD_TLS_KEY")]
+    #[serde(serialize_with = "path_json::serialize")]
+    pub tls_key: Option<PathBuf>,
+    /// PEM file of authorities; every NBD client needs a certificate from one of them; without it
+    /// all clients are admitted
+    #[arg(long, value_name = "PEM", env = "FTLD_TLS_CLIENT_CA")]
+    #[serde(serialize_with = "path_json::serialize")]
+    pub tls_client_ca: Option<PathBuf>,
 }
 
 /// Reads a percentage, with or without its sign: `7`, `7%`.

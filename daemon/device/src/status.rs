@@ -3,11 +3,13 @@
 
 mod document;
 mod fill;
+mod recovery;
 mod shadow;
 #[cfg(test)]
 mod tests;
 
 pub use document::{BlockState, Mount, Pause, Shard, Status, WearOfRated, page_of};
+pub use recovery::{Recovery, RecoveryStep};
 pub use shadow::{Figures, LiveCounters, Shadow};
 
 use crate::config::Latency;
@@ -63,6 +65,10 @@ pub struct InstanceInfo {
     pub opened_in: Duration,
     /// Whether the image had a clean shutdown.
     pub was_clean: bool,
+    /// Whether the use of the image before ended with a cut of the emulated power.
+    pub power_cut: bool,
+    /// Identity of the image.
+    pub uuid: [u8; 16],
 }
 
 /// State of an instance at one moment.
@@ -157,6 +163,15 @@ fn no_flash() -> Failure {
 }
 
 impl InstanceInfo {
+    /// Returns how the use of the image before ended: `clean`, `unclean` or `power cut`.
+    pub fn ended(&self) -> &'static str {
+        match (self.was_clean, self.power_cut) {
+            (true, _) => "clean",
+            (false, true) => "power cut",
+            (false, false) => "unclean",
+        }
+    }
+
     /// Returns the data bytes of all pages of all chips.
     pub fn raw_bytes(&self) -> u64 {
         self.geometry().data_bytes() * u64::from(self.shards)

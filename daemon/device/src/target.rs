@@ -75,8 +75,8 @@ impl Target {
             Some(_) => Ok(format!("/dev/{text}")),
             None => Err(Failure::usage(format!(
                 "{text}: only /dev/ublkbN and /dev/nbdN outlive their daemon and can be reattached: `ftld recover \
-                 /dev/ublkbN --name {text}`; an instance at an NBD address is started again on its image by the command \
-                 line that started it, `ftld --name {text} ...`"
+                 /dev/ublkbN --name {text}`; `ftld start {text}` serves an instance at an \
+                 NBD address again"
             ))),
         }
     }

@@ -60,7 +60,7 @@ impl Tone {
         match state {
             "serving" => Tone::Good,
             "failed" | "disk-full" | "host-error" | "unreadable" => Tone::Bad,
-            "stopped" | "in use" | "of another user" => Tone::Plain,
+            "clean" | "in use" | "of another user" => Tone::Plain,
             _ => Tone::Warning,
         }
     }
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(Tone::of_state("serving"), Tone::Good);
         assert_eq!(Tone::of_state("paused"), Tone::Warning);
         assert_eq!(Tone::of_state("failed"), Tone::Bad);
-        assert_eq!(Tone::Plain.paint("stopped"), "stopped");
+        assert_eq!(Tone::Plain.paint("clean"), "clean");
         let painted = Tone::Bad.paint("failed");
         assert!(
             painted.len() > 6 && anstream::adapter::strip_str(&painted).to_string() == "failed"

@@ -1,4 +1,9 @@
+use super::help::{GROUPS, OPTIONS, command_of};
 use super::*;
+use ftl_core::schemes::SCHEMES;
+use ftld_device::config::{OP_DEFAULT, SIZE_DEFAULT};
+use ftld_kit::size::show_size;
+use nand_model::Profile;
 
 #[test]
 fn the_command_line_is_sound() {
@@ -26,11 +31,15 @@ fn wrong_use_is_one_line_with_a_way_out() {
         ),
         ("ftld --json stauts", "did you mean \"status\"?"),
         (
-            "ftld start c",
-            "no command \"start\"; an instance starts with its target, and continues on its image: \
-             `ftld --name c TARGET`",
+            "ftld restart c",
+            "no command \"restart\"; `ftld start NAME`",
         ),
-        ("ftld start ublkb0", "`ftld /dev/ublkb0`"),
+        (
+            "ftld start",
+            "not provided: <NAME>...; see `ftld start --help`",
+        ),
+        ("ftld mark --name demo x", "'--name'"),
+        ("ftld inject clear --name demo", "'--name'"),
         ("ftld c", "no command \"c\", and no target"),
         (
             "ftld frobnicate now",
@@ -156,8 +165,66 @@ fn the_help_has_every_command_in_one_group() {
         "\nServe:\n  demo ",
         "\nFaults:\n  inject ",
         "\nArguments:\n  [TARGET]",
-        "\nOptions:\n      --config",
+        "\nInstance:\n      --config",
+        "\nNew image:\n      --preset",
+        "\nOptions:\n  -h, --help",
     ] {
         assert!(help.contains(part), "{part:?} is not in {help}");
+    }
+}
+
+#[test]
+fn the_help_of_serving_has_every_option_under_one_heading_and_its_default() {
+    let command = command();
+    let mut grouped: Vec<_> = OPTIONS.iter().flat_map(|(_, ids)| *ids).collect();
+    // Of `ftld create` alone, and of clap.
+    grouped.retain(|id| !["age", "help", "version"].contains(id));
+    grouped.sort_unstable();
+    let shown = command
+        .get_arguments()
+        .filter(|arg| !arg.is_positional() && !arg.is_hide_set());
+    let mut shown: Vec<_> = shown.map(|arg| arg.get_id().as_str()).collect();
+    shown.sort_unstable();
+    assert!(grouped.iter().map(|id| **id).eq(shown), "{grouped:?}");
+    let help = |id: &str| {
+        let arg = command.get_arguments().find(|arg| arg.get_id() == id);
+        arg.and_then(|arg| Some(arg.get_help()?.to_string()))
+            .unwrap_or_default()
+    };
+    for (id, default) in [
+        ("scheme", SCHEMES[0].name.to_owned()),
+        ("size", show_size(SIZE_DEFAULT).replace(' ', "")),
+        ("profile", Profile::default_profile().name.to_owned()),
+        ("op", OP_DEFAULT.to_string()),
+        ("shards", "1".to_owned()),
+    ] {
+        let text = help(id);
+        assert!(
+            text.contains(&format!("[default: {default}]")),
+            "{id}: {text}"
+        );
+    }
+}
+
+#[test]
+fn the_name_of_an_instance_comes_first_and_may_be_left_out() {
+    for (line, name) in [
+        ("ftld mark demo order-17", Some("demo")),
+        ("ftld mark order-17", None),
+    ] {
+        let Some(Command::Mark { name: found, text }) = parsed(line).unwrap().command else {
+            panic!("{line}");
+        };
+        assert_eq!((found.as_deref(), text.as_str()), (name, "order-17"));
+    }
+    for (line, name) in [
+        ("ftld inject clear demo --kind slow", Some("demo")),
+        ("ftld inject clear --kind slow", None),
+        ("ftld inject slow demo --extra 5ms --for 10s", Some("demo")),
+    ] {
+        let Some(Command::Inject(inject)) = parsed(line).unwrap().command else {
+            panic!("{line}");
+        };
+        assert_eq!(inject.into_parts().0.as_deref(), name, "{line}");
     }
 }

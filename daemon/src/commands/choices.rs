@@ -253,11 +253,15 @@ pub(super) fn profile_json(profile: &Profile) -> Value {
     shown
 }
 
-/// `ftld presets`.
+/// `ftld presets`: all of them, or one by its name.
 ///
 /// # Errors
-/// Standard output cannot be written.
-pub(crate) fn presets(as_json: bool) -> Result<(), Failure> {
+/// There is no such preset, or standard output cannot be written.
+pub(crate) fn presets(name: Option<&str>, as_json: bool) -> Result<(), Failure> {
+    let shown = match name {
+        Some(name) => std::slice::from_ref(Preset::find(name)?),
+        None => PRESETS,
+    };
     let table = |pairs: &[(&str, &str)]| {
         pairs
             .iter()
@@ -274,7 +278,7 @@ pub(crate) fn presets(as_json: bool) -> Result<(), Failure> {
         };
         return print_json(
             "presets",
-            json!({"presets": PRESETS.iter().map(preset).collect::<Value>()}),
+            json!({"presets": shown.iter().map(preset).collect::<Value>()}),
         );
     }
     let list = |pairs: &[(&str, &str)]| {
@@ -286,7 +290,7 @@ pub(crate) fn presets(as_json: bool) -> Result<(), Failure> {
     let mut text = String::from(
         "Explicit options have priority; the parameters apply to schemes that have them.\n",
     );
-    for preset in PRESETS {
+    for preset in shown {
         let size = preset
             .size
             .map_or(String::new(), |size| format!(", size {size}"));

@@ -1,7 +1,9 @@
 //! Commands for instances: rm, mark, shadow, pause, step, resume, inject, stop.
 
-use super::list::{images, with_image};
+use super::list::with_image;
 use crate::control::{self, Request};
+use crate::live_page::kept;
+use crate::start;
 use ftl_core::near_miss;
 use ftld_device::inject::{Injected, Injection};
 use ftld_device::instance::{Dirs, Instance, check_name};
@@ -25,28 +27,40 @@ use std::time::{Duration, Instant};
 /// Longest wait of `ftld stop` for the daemon to exit.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 
-/// `ftld rm`: removes the default image of an instance that does not run, and its log. A damaged
-/// image and the log of an image elsewhere are removed, too; any other file stays.
+/// `ftld rm`: removes the default image of an instance that does not run, its history, its log, the
+/// options of its start, and what a dead daemon left. A damaged image is removed, too; any other
+/// file stays.
 ///
 /// # Errors
-/// The instance runs, its image is in use, serves a device that a dead daemon left or is no image,
-/// or a file cannot be removed.
+/// The instance runs or is of another user, its image is in use, serves a device that a dead daemon
+/// left or is no image, or a file cannot be removed.
 pub(crate) fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failure> {
     check_name(name).map_err(|_| {
         Failure::usage(format!(
             "{name:?} is not the name of an instance; `ftld list --all` shows all"
         ))
     })?;
-    let (image, log) = (dirs.image(name), dirs.log(name));
+    if dirs.is_of_another_user(name) {
+        return Err(control::not_permitted(dirs, name));
+    }
     if dirs.holder(name).is_some() {
         return Err(Failure::new(
             Exit::InUse,
             format!("instance {name:?} is running; `ftld stop {name}` ends it"),
         ));
     }
+    if let Some(target) = transport::orphaned_target(name) {
+        return Err(transport::orphan_error(name, &target));
+    }
+    let image = dirs.image(name);
     let has_image = image.symlink_metadata().is_ok();
-    if !has_image && !log.exists() {
-        let known = images(dirs);
+    let others = [dirs.log(name), dirs.start(name), dirs.of(name)];
+    let mut left: Vec<_> = others.iter().filter(|path| path.exists()).collect();
+    if has_image {
+        left.insert(0, &image);
+    }
+    let Some(first) = left.first() else {
+        let known = start::names(dirs);
         let hint = near_miss(name, known.iter().map(String::as_str));
         return Err(Failure::new(
             Exit::NotRunning,
@@ -55,24 +69,31 @@ pub(crate) fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failu
                 image.display()
             ),
         ));
-    }
-    // Nobody starts it under this name until its files are removed.
+    };
+    let elsewhere = Some(start::image(dirs, name)).filter(|path| *path != image && path.exists());
+    // Nobody starts it under this name until its files are removed. What a dead daemon left there
+    // goes with the name.
     let _name = Instance::take(dirs, name)?;
     if has_image {
         remove_image(&image)?;
     }
-    match std::fs::remove_file(&log) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Failure::io(log.display(), &error));
+    let beside = [dirs.log(name), dirs.start(name)];
+    for file in kept::files_of(&image).iter().chain(&beside) {
+        match std::fs::remove_file(file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::io(file.display(), &error));
+            }
+            _ => {}
         }
-        _ => {}
     }
     if as_json {
         let image = has_image.then(|| path_json::shown(&image));
         return print_json("rm", json!({"name": name, "image": image}));
     }
-    let removed = if has_image { image } else { log };
-    print(&format!("removed {}\n", removed.display()))
+    let stays = elsewhere.map_or(String::new(), |path| {
+        format!("; its image {} stays", path.display())
+    });
+    print(&format!("removed {}{stays}\n", first.display()))
 }
 
 /// Removes an image that nobody uses; nobody opens it meanwhile.
@@ -134,16 +155,32 @@ pub(super) fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
     let other = names.iter().find(|name| dirs.is_of_another_user(name));
     match (running.len(), other) {
         (0, Some(other)) => Err(control::not_permitted(dirs, other)),
-        (0, None) => Err(Failure::new(
-            Exit::NotRunning,
-            "no instance is running; `ftld TARGET` starts one, `ftld doctor` checks prerequisites",
-        )),
+        (0, None) => Err(none_runs(dirs)),
         (1, _) => Ok(running.remove(0)),
         _ => Err(Failure::usage(format!(
             "several instances are running, name one: {}",
             running.join(", ")
         ))),
     }
+}
+
+/// Returns the failure of a command for the only running instance if there is none.
+fn none_runs(dirs: &Dirs) -> Failure {
+    let failed = |message: &str| Failure::new(Exit::NotRunning, message);
+    match &start::names(dirs)[..] {
+        [] => failed(
+            "no instance is running; `ftld TARGET` starts one, `ftld doctor` checks prerequisites",
+        ),
+        [only] => with_image(dirs, only, failed("no instance is running")),
+        _ => failed(
+            "no instance is running; `ftld list --all` shows those that `ftld start NAME` serves again",
+        ),
+    }
+}
+
+/// Asks a running instance; a failure says how one that does not run ended.
+fn ask<A: DeserializeOwned>(dirs: &Dirs, name: &str, request: &Request) -> Result<A, Failure> {
+    control::ask(dirs, name, request).map_err(|failure| with_image(dirs, name, failure))
 }
 
 /// Returns the status of a running instance, typed, or as the daemon wrote it. Exit 4 if it left a
@@ -171,7 +208,7 @@ pub(crate) fn mark(
 ) -> Result<(), Failure> {
     check_mark(&text)?;
     let name = pick(dirs, name)?;
-    let answer: Marked = control::ask(dirs, &name, &Request::Mark { text })?;
+    let answer: Marked = ask(dirs, &name, &Request::Mark { text })?;
     if as_json {
         return print_json(
             "mark",
@@ -196,7 +233,7 @@ pub(crate) fn shadow(
     as_json: bool,
 ) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
-    let shadows: Vec<String> = control::ask(dirs, &name, &Request::Shadow { action })?;
+    let shadows: Vec<String> = ask(dirs, &name, &Request::Shadow { action })?;
     if as_json {
         return print_json("shadow", json!({"name": name, "shadows": shadows}));
     }
@@ -217,7 +254,7 @@ pub(crate) fn pause(
     as_json: bool,
 ) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
-    let answer: PauseState = control::ask(dirs, &name, &Request::Pause { action: command })?;
+    let answer: PauseState = ask(dirs, &name, &Request::Pause { action: command })?;
     if as_json {
         return print_json(
             "pause",
@@ -254,7 +291,7 @@ pub(crate) fn inject(
     as_json: bool,
 ) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
-    let answer: Injected = control::ask(dirs, &name, &Request::Inject { fault: injection })?;
+    let answer: Injected = ask(dirs, &name, &Request::Inject { fault: injection })?;
     if as_json {
         return print_json(
             "inject",
@@ -267,39 +304,54 @@ pub(crate) fn inject(
     print(&format!("{name}: {}\n", answer.text))
 }
 
-/// `ftld stop --all`: stops the running instances of this user, one after the other.
+/// Runs a command for several instances, one after the other. What fails does not keep the others.
 ///
 /// # Errors
-/// Some do not stop; the message names each, with the reason of the first.
-pub(crate) fn stop_all(dirs: &Dirs, force: bool) -> Result<(), Failure> {
-    let mut names = dirs.names();
-    names.retain(|name| dirs.holder(name).is_some());
-    let stopped = names
-        .iter()
-        .map(|name| (name, stop(dirs, Some(name), force)));
-    let failed: Vec<_> = stopped
+/// Some fail; the message is that of the first, and names the others that were not `done`.
+pub(crate) fn each(
+    names: &[String],
+    done: &str,
+    run: impl Fn(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let ended = names.iter().map(|name| (name, run(name)));
+    let failed: Vec<_> = ended
         .filter_map(|(name, done)| Some((name, done.err()?)))
         .collect();
     match &failed[..] {
         [] => Ok(()),
-        [(_, only)] => Err(Failure::new(only.exit, only.message.clone())),
+        [(_, only)] => Err(only.clone()),
         [(_, first), rest @ ..] => {
             let rest: Vec<_> = rest.iter().map(|(name, _)| name.as_str()).collect();
-            let message = format!("{}; not stopped either: {}", first.message, rest.join(", "));
+            let message = format!("{}; not {done} either: {}", first.message, rest.join(", "));
             Err(Failure::new(first.exit, message))
         }
     }
 }
 
-/// `ftld stop`.
+/// `ftld stop`: stops these instances, with `all` the running ones of this user, without a name the
+/// only running one.
 ///
 /// # Errors
-/// No such instance runs, or it does not answer.
-pub(crate) fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure> {
-    let name = pick(dirs, name)?;
-    let users: Users = match control::ask(dirs, &name, &Request::Stop { force }) {
+/// Some do not run, do not answer or do not stop.
+pub(crate) fn stop(
+    dirs: &Dirs,
+    mut names: Vec<String>,
+    all: bool,
+    force: bool,
+) -> Result<(), Failure> {
+    if all {
+        names = dirs.names();
+        names.retain(|name| dirs.holder(name).is_some());
+    } else if names.is_empty() {
+        names.push(pick(dirs, None)?);
+    }
+    each(&names, "stopped", |name| stop_one(dirs, name, force))
+}
+
+fn stop_one(dirs: &Dirs, name: &str, force: bool) -> Result<(), Failure> {
+    let users: Users = match ask(dirs, name, &Request::Stop { force }) {
         Err(failure) if failure.exit == Exit::NotRunning => {
-            return transport::stop_left(&name, force).unwrap_or(Err(failure));
+            return transport::stop_left(name, force).unwrap_or(Err(failure));
         }
         answer => answer?,
     };
@@ -313,7 +365,7 @@ pub(crate) fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), F
         ));
     }
     let until = Instant::now() + STOP_PATIENCE;
-    while dirs.holder(&name).is_some() {
+    while dirs.holder(name).is_some() {
         if Instant::now() > until {
             return Err(Failure::failed(format!(
                 "instance {name:?} is still stopping; see its log"

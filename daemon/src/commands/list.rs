@@ -2,9 +2,10 @@
 
 use super::found::Found;
 use super::instances::is_in_use;
-use ftld_device::instance::{Dirs, check_name};
+use crate::start;
+use ftld_device::instance::Dirs;
 use ftld_device::status::page_of;
-use ftld_device::target::Target;
+use ftld_device::transport;
 use ftld_kit::convert::index;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::{Tone, print, print_json, print_text, table, width, wrapped};
@@ -21,17 +22,18 @@ use serde_json::json;
 pub(crate) fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
     let names = dirs.names();
     let mut instances: Vec<_> = names.iter().map(|name| Listed::of(dirs, name)).collect();
+    let stopped: Vec<_> = start::names(dirs)
+        .into_iter()
+        .filter(|name| !names.contains(name))
+        .collect();
     if all {
-        let stopped = images(dirs)
-            .into_iter()
-            .filter(|name| !names.contains(name));
-        instances.extend(stopped.map(|name| Listed::of_image(dirs, &name)));
+        instances.extend(stopped.iter().map(|name| Listed::of_image(dirs, name)));
     }
     if as_json {
         return print_json("list", json!({"instances": instances}));
     }
     if instances.is_empty() {
-        let hint = match images(dirs).len() {
+        let hint = match stopped.len() {
             0 => String::new(),
             images => format!("; `ftld list --all` shows {images} stopped"),
         };
@@ -52,79 +54,76 @@ pub(crate) fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure>
         (1.., STATE) => Tone::of_state(&rows[row][column]),
         _ => Tone::Plain,
     });
-    let is_waiting = |one: &&Listed| [CLEAN, UNCLEAN].contains(&&*one.state);
-    if let Some(Listed { name, .. }) = instances.iter().find(is_waiting) {
-        let line = start_line(name);
-        text += &wrapped(&format!(
-            "\n`{line}` starts {name} again; unclean: a power cut, a kill or a crash, and the start recovers."
-        ));
-    }
+    text += &ways_on(&instances);
     print_text(&text)
 }
 
-/// `ftld list --names`: every running or stopped instance, a line each.
-///
-/// # Errors
-/// Standard output cannot be written.
-pub(crate) fn names(dirs: &Dirs) -> Result<(), Failure> {
-    let mut all = dirs.names();
-    all.extend(images(dirs));
-    all.sort();
-    all.dedup();
-    print(
-        &all.iter()
-            .fold(String::new(), |text, name| text + name + "\n"),
-    )
+/// Returns the commands that go on with instances that do not run.
+fn ways_on(instances: &[Listed]) -> String {
+    let ways = [
+        (
+            "ftld start ",
+            "serves again; after a power cut or an unclean end it recovers",
+        ),
+        ("ftld recover ", "reattaches the device"),
+        ("ftld rm ", "removes what is left"),
+    ];
+    let lines = ways.iter().filter_map(|(command, effect)| {
+        let next = instances.iter().filter_map(|one| one.next.as_deref());
+        let of: Vec<_> = next.filter_map(|next| next.strip_prefix(command)).collect();
+        // One device at a time.
+        let of = match *command == "ftld recover " {
+            true => of.first().copied().unwrap_or_default().to_owned(),
+            false => of.join(" "),
+        };
+        (!of.is_empty()).then(|| wrapped(&format!("`{command}{of}` {effect}.")))
+    });
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\n{lines}"),
+    }
 }
 
 /// Index of the state in a row of `ftld list`.
 const STATE: usize = 1;
 
 /// State of an image after a clean shutdown.
-const CLEAN: &str = "stopped";
-/// State of an image after a power cut, a kill or a crash.
+const CLEAN: &str = "clean";
+/// State of an image whose flash lost power.
+const POWER_CUT: &str = "power cut";
+/// State of an image after a kill of its daemon or a crash of the host.
 const UNCLEAN: &str = "unclean";
 
-/// Returns the command that starts the instance of this name: a device has the name of its target.
-pub(crate) fn start_line(name: &str) -> String {
-    match Target::parse(&format!("/dev/{name}")) {
-        Ok(target) => format!("ftld {target}"),
-        Err(_) => format!("ftld --name {name} TARGET"),
-    }
-}
-
-/// Adds the state of the image and the command that starts the instance to the failure of a command
-/// that needs it running.
+/// Adds to the failure of a command that needs an instance running how it ended, and the command
+/// that starts it.
 pub(super) fn with_image(dirs: &Dirs, name: &str, failure: Failure) -> Failure {
     if failure.exit != Exit::NotRunning {
         return failure;
     }
-    let left = match &*Listed::of_image(dirs, name).state {
-        CLEAN => "after a clean shutdown",
-        UNCLEAN => "after a power cut, a kill or a crash, from which the start recovers",
-        _ => return failure,
+    let left = Listed::of_image(dirs, name);
+    let Some(next) = &left.next else {
+        return failure;
     };
-    let image = dirs.image(name);
-    let line = start_line(name);
-    Failure::new(
-        Exit::NotRunning,
-        format!(
-            "instance {name:?} is not running; `{line}` starts it on {} {left}",
-            image.display()
-        ),
-    )
+    let ended = match &*left.state {
+        CLEAN => "it ended cleanly; `{}` serves it again",
+        POWER_CUT => "a power cut ended it; `{}` recovers and serves it again",
+        _ => "it ended uncleanly, by a kill or a crash; `{}` recovers and serves it again",
+    };
+    let message = format!(
+        "instance {name:?} is not running: {}",
+        ended.replace("{}", next)
+    );
+    Failure::new(Exit::NotRunning, message)
 }
 
-/// Returns the names of the default images.
-pub(super) fn images(dirs: &Dirs) -> Vec<String> {
-    let entries = std::fs::read_dir(&dirs.state).into_iter().flatten();
-    let names = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    let names = names.filter_map(|name| Some(name.strip_suffix(".ftld")?.to_owned()));
-    let mut names: Vec<_> = names.filter(|name| check_name(name).is_ok()).collect();
-    names.sort();
-    names
+/// Prints an instance that does not run as JSON, if it has an image.
+pub(super) fn print_stopped(dirs: &Dirs, name: &str) -> Result<(), Failure> {
+    let left = Listed::of_image(dirs, name);
+    match left.next.is_some() {
+        true => print_json("stopped", left),
+        false => Ok(()),
+    }
 }
 
 /// An instance or an image, as `ftld list` shows it.
@@ -136,6 +135,9 @@ struct Listed {
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
+    /// Command that goes on with one that does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
     /// `None` if the image cannot be read.
     #[serde(flatten)]
     device: Option<Device>,
@@ -163,6 +165,22 @@ struct Service {
 impl Listed {
     fn of(dirs: &Dirs, name: &str) -> Listed {
         let found = Found::of(dirs, name);
+        let is_dead = found.state == "dead";
+        if is_dead || found.state == "quiesced" {
+            let left = Listed::of_image(dirs, name);
+            let device = transport::orphaned_target(name);
+            let of_device = device.map_or(format!("ftld rm {name}"), |device| {
+                format!("ftld recover {device}")
+            });
+            return match left.next.is_some() && is_dead {
+                true => left,
+                false => Listed {
+                    state: found.state,
+                    next: left.next.clone().or(Some(of_device)),
+                    ..left
+                },
+            };
+        }
         let mut listed = Listed {
             name: found.name,
             state: found.state,
@@ -188,7 +206,7 @@ impl Listed {
     }
 
     fn of_image(dirs: &Dirs, name: &str) -> Listed {
-        let path = dirs.image(name);
+        let path = start::image(dirs, name);
         let mut listed = Listed {
             name: name.into(),
             state: "unreadable".into(),
@@ -199,8 +217,10 @@ impl Listed {
             let state = match info.clean {
                 true => CLEAN,
                 false if is_in_use(&path) => "in use",
+                false if info.power_cut => POWER_CUT,
                 false => UNCLEAN,
             };
+            listed.next = (state != "in use").then(|| format!("ftld start {name}"));
             listed.state = state.into();
             listed.device = Some(Device {
                 shards: index(info.shards()),

@@ -1,6 +1,7 @@
 //! `ftld status`, once and at intervals.
 
 use super::instances::{ask_status, pick};
+use super::list::print_stopped;
 use crate::rates::{Latency, Rates, show_ns};
 use ftld_device::instance::Dirs;
 use ftld_device::record::RecordingView;
@@ -8,7 +9,7 @@ use ftld_device::status::{BlockState, Mount, Pause, Shadow, Shard, Status, WearO
 use ftld_device::volume::write_cache::CacheView;
 use ftld_device::volume::{Op, Wear};
 use ftld_kit::convert::{to_f64, whole};
-use ftld_kit::failure::Failure;
+use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::{Tone, print, print_json, print_text, width, with_schema, wrapped};
 use ftld_kit::size::show_size;
 use serde::Serialize;
@@ -30,11 +31,16 @@ pub(crate) fn status(
     as_json: bool,
 ) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
+    let stopped = |failure: Failure| match as_json && failure.exit == Exit::NotRunning {
+        true => print_stopped(dirs, &name).err().unwrap_or(failure),
+        false => failure,
+    };
     if as_json && !brief {
         // As the daemon wrote it: one of another version may have other keys.
-        return print_json("status", ask_status::<Map<String, Value>>(dirs, &name)?);
+        let status = ask_status::<Map<String, Value>>(dirs, &name).map_err(stopped)?;
+        return print_json("status", status);
     }
-    let status: Status = ask_status(dirs, &name)?;
+    let status: Status = ask_status(dirs, &name).map_err(stopped)?;
     if as_json {
         return print_json("status-brief", Brief::of(&status));
     }
@@ -93,7 +99,10 @@ fn text(status: &Status) -> String {
     if let Some(cache) = cache_text(&status.write_cache) {
         line("cache", &cache);
     }
-    line("mount", &mount_text(&status.scheme_stats.mount));
+    match &status.recovery {
+        Some(recovery) => line("recovery", &recovery.text()),
+        None => line("mount", &mount_text(&status.scheme_stats.mount)),
+    }
     let cut = &status.write_cache.last_cut;
     if cut.units() > 0 {
         let units = cut.units();

@@ -6,6 +6,7 @@
 
 use super::PageSource;
 use super::neighbours::Neighbour;
+use super::page::PAGE;
 use crate::load::{Load, Pattern, Setting};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -51,7 +52,7 @@ pub(crate) fn device(observed: &dyn PageSource) -> String {
         "blocks": facts.blocks(), "pages_per_block": geometry.pages_per_block, "page_bytes": geometry.page_bytes,
         "dies": facts.dies(), "latency": facts.latency.name(),
         "uses": BlockUse::ALL.map(BlockUse::name), "events": EventKind::ALL.map(EventKind::name),
-        "causes": Cause::ALL.map(Cause::name), "load": observed.load().is_some(),
+        "causes": Cause::ALL.map(Cause::name), "load": observed.load().is_some(), "page": PAGE.id,
     });
     format!("{answer}\n")
 }
@@ -90,10 +91,17 @@ pub(crate) fn blocks(observed: &dyn PageSource, have: Option<u64>) -> String {
             .flat_map(|cell| (value(cell).min(u64::from(u16::MAX)) as u16).to_le_bytes());
         BASE64.encode(bytes.collect::<Vec<_>>())
     };
+    let view = observed.view();
+    let marks = view
+        .marks()
+        .iter()
+        .map(|(block, mark)| json!([block.raw(), mark.name()]));
     let answer = json!({
+        "marks": marks.collect::<Vec<_>>(),
         "generation": map.generation, "blocks": map.blocks, "per_cell": map.per_cell, "counts": map.counts,
         "used": BASE64.encode(map.cells.iter().map(|cell| cell.used as u8).collect::<Vec<_>>()),
         "valid": column(&|cell| u64::from(cell.valid) / u64::from(map.per_cell)),
+        "written": column(&|cell| u64::from(cell.written) / u64::from(map.per_cell)),
         "erases": column(&|cell| u64::from(cell.erases) / erases_unit), "erases_unit": erases_unit,
         "age": column(&|cell| cell.age.div_ceil(age_unit)), "age_unit": age_unit,
     });
@@ -228,7 +236,8 @@ mod tests {
     fn a_map_of_a_tebibyte_is_some_tens_of_kilobytes_and_nothing_when_nothing_changed() {
         let cell = Cell {
             used: BlockUse::Cold,
-            valid: 512 * 511,
+            valid: 512 * 300,
+            written: 512 * 511,
             erases: 70_000,
             age: 1 << 40,
         };
@@ -244,7 +253,7 @@ mod tests {
             ..Still::default()
         };
         let text = blocks(&still, None);
-        assert!(text.len() < 48 << 10, "{} bytes", text.len());
+        assert!(text.len() < 56 << 10, "{} bytes", text.len());
         let answer = read(&text);
         assert_eq!(answer["counts"][BlockUse::Cold as usize], 1 << 17);
         let column = |name: &str| BASE64.decode(answer[name].as_str().unwrap()).unwrap();
@@ -253,7 +262,8 @@ mod tests {
             (4096, BlockUse::Cold as u8)
         );
         let second = |name: &str| u16::from_le_bytes([column(name)[2], column(name)[3]]) as u64;
-        assert_eq!(second("valid"), 511, "pages of a block, on average");
+        let pages = ["valid", "written"].map(second);
+        assert_eq!(pages, [300, 511], "pages of a block, on average");
         assert_eq!(
             second("erases") * answer["erases_unit"].as_u64().unwrap(),
             70_000

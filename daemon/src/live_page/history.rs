@@ -1,10 +1,11 @@
 //! The last ten minutes second by second, so that the plots of the live page are full when it is
-//! opened.
+//! opened. They go on from those of the daemon before (`kept.rs`), with a gap in between.
 //!
 //! Invariant: a sample is made from published snapshots and the lock-free host counters. It takes
 //! no request lock.
 
 use super::PageSource;
+use super::kept::{Kept, unix_ms};
 use ftl_core::Lookups;
 use ftld_device::status::StatusSnapshot;
 use ftld_device::volume::{BOUNDS_NS, HistogramView, Op};
@@ -12,67 +13,106 @@ use ftld_kit::convert::{millis, to_u64, to_usize};
 use nand_model::Cause;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::time::MissedTickBehavior;
 
 /// Number of samples kept: ten minutes.
-const KEPT: usize = 600;
+pub(super) const KEPT: usize = 600;
+/// Time for which samples are kept, ms.
+const KEPT_MS: u64 = 600_000;
+/// Most restarts that are kept.
+const RESTARTS_MAX: usize = 100;
+/// Seconds between two files of the history.
+const STORED_EVERY: u32 = 5;
 /// Interval between two samples.
 const EVERY: Duration = Duration::from_secs(1);
 /// Operations whose latency is kept.
-const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Flush];
-const BUCKETS: usize = BOUNDS_NS.len() + 1;
+pub(super) const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Flush];
+pub(super) const BUCKETS: usize = BOUNDS_NS.len() + 1;
 
 /// Adds a sample every second until the runtime ends.
 pub(crate) async fn record(observed: Arc<dyn PageSource>) {
     let mut due = tokio::time::interval(EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut samples = 0u32;
     loop {
         due.tick().await;
-        let view = observed.view();
-        observed.page().history.lock().add(view, Instant::now());
+        let (page, view) = (observed.page(), observed.view());
+        let mut history = page.history.lock();
+        history.add(view, Instant::now());
+        samples += 1;
+        if samples % STORED_EVERY == 2
+            && let Some(keeper) = &page.keeper
+        {
+            let kept = history.kept();
+            drop(history);
+            // If the file before is not written yet, the next one will do.
+            drop(keeper.keep(kept));
+        }
     }
 }
 
+/// Adds what happened since the last sample, and leaves the history to the next daemon.
+pub(crate) fn leave(observed: &dyn PageSource) {
+    let page = observed.page();
+    if let Some(keeper) = &page.keeper {
+        let mut history = page.history.lock();
+        history.add(observed.view(), Instant::now());
+        keeper.keep_last(&history.kept());
+    }
+}
+
+/// Start of a daemon on the history of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Restart {
+    /// When, from the first snapshot of the history on, ms.
+    pub(super) at_ms: u64,
+    /// How the daemon before ended: an index of [`ENDED`].
+    pub(super) cause: u8,
+}
+
+/// How a daemon ends.
+const ENDED: [&str; 3] = ["clean", "unclean", "power cut"];
+
 /// Changes between two snapshots. Counts per second fit 32 bits; larger ones saturate.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
     /// Time from the first snapshot to the second one of this sample, ms.
-    at_ms: u64,
+    pub(super) at_ms: u64,
     /// Time over which host requests were counted, ms.
-    host_ms: u32,
+    pub(super) host_ms: u32,
     /// Time over which flash operations were counted, ms: a snapshot is up to 100 ms old.
-    flash_ms: u32,
+    pub(super) flash_ms: u32,
     /// Advance of the emulated time.
-    emulated_ns: u64,
+    pub(super) emulated_ns: u64,
     /// Bytes that the host wrote, at the time of the flash snapshot.
-    written_bytes: u64,
+    pub(super) written_bytes: u64,
     /// Bytes that the host wrote since the image was opened.
-    written_total_bytes: u64,
+    pub(super) written_total_bytes: u64,
     /// Flash programs since the image was opened.
-    programs_total: u64,
+    pub(super) programs_total: u64,
     /// Flash programs in the order of [`Cause::ALL`].
-    programs: [u32; Cause::COUNT],
-    gc_runs: u32,
-    lookups: [LookupSample; 2],
+    pub(super) programs: [u32; Cause::COUNT],
+    pub(super) gc_runs: u32,
+    pub(super) lookups: [LookupSample; 2],
     /// In the order of [`OPS`].
-    ops: [OpSample; OPS.len()],
+    pub(super) ops: [OpSample; OPS.len()],
 }
 
 /// Mapping lookups between two snapshots.
-#[derive(Clone, Copy, Debug)]
-struct LookupSample {
-    total: u32,
-    hits: u32,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LookupSample {
+    pub(super) total: u32,
+    pub(super) hits: u32,
 }
 
 /// Requests of one operation between two snapshots.
-#[derive(Clone, Copy, Debug)]
-struct OpSample {
-    completed: u32,
-    bytes: u64,
-    wall: [u32; BUCKETS],
-    emulated: [u32; BUCKETS],
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct OpSample {
+    pub(super) completed: u32,
+    pub(super) bytes: u64,
+    pub(super) wall: [u32; BUCKETS],
+    pub(super) emulated: [u32; BUCKETS],
 }
 
 fn grown(before: u64, now: u64) -> u32 {
@@ -109,18 +149,68 @@ pub(crate) struct History {
     samples: VecDeque<Sample>,
     /// Number of the next sample.
     next: u64,
+    /// Wall clock of the time 0 of all samples, ms since 1970.
+    origin_ms: u64,
+    /// Time at which this daemon began, ms.
+    began_ms: u64,
     began: Option<Instant>,
+    restarts: Vec<Restart>,
     last: Option<(StatusSnapshot, Instant)>,
     /// JSON of all samples, and the number of the next sample then.
     all: Option<(u64, Arc<str>)>,
 }
 
 impl History {
+    /// Returns the history of a daemon that begins.
+    pub(super) fn new(now: SystemTime) -> History {
+        History {
+            origin_ms: unix_ms(now),
+            ..History::default()
+        }
+    }
+
+    /// Continues the history of the daemon before, which ended as `ended` says. It lasts as long as
+    /// the wall clock says; if that was set back, no time has passed.
+    pub(super) fn resume(&mut self, left: Kept, ended: &str) {
+        let last_ms = left.samples.last().map_or(0, |sample| sample.at_ms);
+        self.began_ms = self.origin_ms.saturating_sub(left.origin_ms).max(last_ms);
+        self.origin_ms = self.origin_ms.saturating_sub(self.began_ms);
+        (self.next, self.restarts) = (left.next, left.restarts);
+        let cause = ENDED.iter().position(|name| *name == ended);
+        self.restarts.push(Restart {
+            at_ms: self.began_ms,
+            cause: cause.and_then(|at| u8::try_from(at).ok()).unwrap_or(1),
+        });
+        self.samples = left.samples.into();
+        self.forget(self.began_ms);
+    }
+
+    /// Forgets what is older than ten minutes.
+    fn forget(&mut self, now_ms: u64) {
+        let is_old = |at_ms: u64| now_ms.saturating_sub(at_ms) >= KEPT_MS;
+        let old = self.samples.partition_point(|sample| is_old(sample.at_ms));
+        self.samples.drain(..old);
+        self.restarts.retain(|restart| !is_old(restart.at_ms));
+        let extra = self.restarts.len().saturating_sub(RESTARTS_MAX);
+        self.restarts.drain(..extra);
+    }
+
+    /// Returns what is stored.
+    pub(super) fn kept(&self) -> Kept {
+        Kept {
+            origin_ms: self.origin_ms,
+            next: self.next,
+            restarts: self.restarts.clone(),
+            samples: self.samples.iter().copied().collect(),
+        }
+    }
+
     /// Adds what happened since the last snapshot.
-    fn add(&mut self, view: StatusSnapshot, at: Instant) {
+    pub(super) fn add(&mut self, view: StatusSnapshot, at: Instant) {
         let began = *self.began.get_or_insert(at);
         let Some((before, earlier)) = self.last.replace((view, at)) else {
-            self.samples.reserve_exact(KEPT);
+            self.samples
+                .reserve_exact(KEPT.saturating_sub(self.samples.len()));
             return;
         };
         let Some((now, _)) = &self.last else { return };
@@ -131,7 +221,7 @@ impl History {
             grown(before.programs, now.programs)
         };
         let sample = Sample {
-            at_ms: millis(at.saturating_duration_since(began)),
+            at_ms: self.began_ms + millis(at.saturating_duration_since(began)),
             host_ms: short(at.saturating_duration_since(earlier)),
             flash_ms: short(flash.taken.saturating_duration_since(old.taken)),
             emulated_ns: flash.emulated_ns.saturating_sub(old.emulated_ns),
@@ -149,6 +239,7 @@ impl History {
         if self.samples.len() == KEPT {
             self.samples.pop_front();
         }
+        self.forget(sample.at_ms);
         self.samples.push_back(sample);
         self.next += 1;
     }
@@ -204,6 +295,10 @@ impl History {
             ]);
             (OPS[at].name(), columns)
         };
+        let restart = |Restart { at_ms, cause }: &Restart| {
+            let cause = ENDED.get(usize::from(*cause)).unwrap_or(&ENDED[1]);
+            format!("[{at_ms},\"{cause}\"]")
+        };
         let cause = |cause: Cause| {
             let programs = column(&|sample| sample.programs[cause as usize].into());
             (cause.name(), programs)
@@ -211,6 +306,7 @@ impl History {
         object([
             ("next", self.next.to_string()),
             ("samples", samples().count().to_string()),
+            ("restarts", list(self.restarts.iter().map(restart))),
             ("at_ms", column(&|sample| sample.at_ms)),
             ("host_ms", column(&|sample| sample.host_ms.into())),
             ("flash_ms", column(&|sample| sample.flash_ms.into())),
@@ -254,17 +350,17 @@ fn object<'a>(entries: impl IntoIterator<Item = (&'a str, String)>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use ftld_device::fresh_status::fresh;
     use serde_json::{Value, json};
 
-    fn read(history: &mut History, since: u64) -> Value {
+    pub(in crate::live_page) fn read(history: &mut History, since: u64) -> Value {
         serde_json::from_str(&history.json(since)).unwrap()
     }
 
     /// Returns the instance `n` seconds after its start: each second is like the others.
-    fn after(n: u64, began: Instant) -> StatusSnapshot {
+    pub(in crate::live_page) fn after(n: u64, began: Instant) -> StatusSnapshot {
         let mut view = fresh();
         let flash = Arc::make_mut(&mut view.flash);
         flash.taken = began + EVERY * n as u32;

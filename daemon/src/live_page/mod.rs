@@ -3,12 +3,14 @@
 
 pub(crate) mod api;
 pub(crate) mod history;
+pub(crate) mod kept;
 pub(crate) mod neighbours;
 pub(crate) mod page;
 
 use crate::load::Load;
 use ftld_device::status::StatusSource;
 use history::History;
+use kept::Keeper;
 use neighbours::Neighbours;
 use parking_lot::Mutex;
 
@@ -16,6 +18,8 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub struct PageState {
     pub(crate) history: Mutex<History>,
+    /// The file of the history, if it has one.
+    pub(crate) keeper: Option<Keeper>,
     pub(crate) neighbours: Neighbours,
 }
 

@@ -10,20 +10,41 @@ pub(crate) struct Page {
     pub(crate) html: String,
     /// `Content-Security-Policy`: style and script by their hashes, requests to this server only.
     pub(crate) policy: String,
+    /// Name of this build's page: a page that is open tells by it that the daemon has another one.
+    pub(crate) id: String,
 }
 
+/// The script, from its parts: names and words, questions, the map, plots, panels, steering.
+const SCRIPT: &str = concat!(
+    include_str!("base.js"),
+    include_str!("ask.js"),
+    include_str!("vessels.js"),
+    include_str!("zoom.js"),
+    include_str!("plots.js"),
+    include_str!("panels.js"),
+    include_str!("steer.js"),
+);
+
 pub(crate) static PAGE: LazyLock<Page> = LazyLock::new(|| {
-    let (style, script) = (include_str!("page.css"), include_str!("page.js"));
-    let html = include_str!("page.html")
+    let (style, script) = (include_str!("page.css"), SCRIPT);
+    let frame = include_str!("page.html");
+    let whole = digest(&SHA256, [frame, style, script].concat().as_bytes());
+    let id = format!(
+        "{} {}",
+        env!("CARGO_PKG_VERSION"),
+        BASE64.encode(&whole.as_ref()[..6])
+    );
+    let html = frame
         .replace("/*STYLE*/", style)
-        .replace("/*SCRIPT*/", script);
+        .replace("/*SCRIPT*/", script)
+        .replace("/*PAGE*/", &id);
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'",
         source(style),
         source(script)
     );
-    Page { html, policy }
+    Page { html, policy, id }
 });
 
 fn source(text: &str) -> String {
@@ -69,8 +90,9 @@ mod tests {
     #[test]
     fn the_document_is_small_and_loads_nothing() {
         let html = &PAGE.html;
-        assert!(html.len() <= 100 << 10, "{} bytes", html.len());
+        assert!(html.len() <= 130 << 10, "{} bytes", html.len());
         assert!(html.is_ascii(), "no letter that an encoding could spoil");
+        assert!(html.contains(&format!("data-page=\"{}\"", PAGE.id)));
         for outside in [
             "http:", "https:", "src=", "url(", "@import", "<iframe", " style=", " onclick",
         ] {

@@ -234,7 +234,7 @@ fn each_counter_of_requests_space_and_service_reaches_its_family() {
     view.host.fua = 2;
     view.service = ftld_device::service_counters::ServiceView {
         http: [5, 0, 0, 0, 1, 0],
-        control: [3, 0, 0, 2, 0, 0, 0],
+        control: [3, 0, 0, 2, 0, 0, 0, 0],
         watchdog: 6,
     };
     let flash = Arc::make_mut(&mut view.flash);

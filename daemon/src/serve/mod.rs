@@ -7,16 +7,18 @@
 
 mod end;
 mod metrics_port;
+mod prepare;
 mod served;
 mod until_stop;
 
 use crate::activation::InheritedSockets;
-use crate::live_page::PageState;
+use crate::live_page::kept::Keeper;
+use crate::live_page::{PageState, history};
 use crate::load::{Load, Setting};
 use crate::metrics::hosts::Hosts;
 use crate::notify::TimeoutExtender;
 use crate::shadows::Shadows;
-use crate::{control, demo, detach, notify};
+use crate::{control, demo, detach, notify, start};
 pub(crate) use end::close;
 use end::end;
 use ftld_device::background::Background;
@@ -24,6 +26,7 @@ use ftld_device::config::Config;
 use ftld_device::device::BlockDevice;
 use ftld_device::faults::{Faults, Faulty};
 use ftld_device::instance::{Dirs, Instance};
+use ftld_device::options::DeviceArgs;
 use ftld_device::record::{NewRecording, Recorded, Recorder, head_of};
 use ftld_device::service_counters::ServiceCounters;
 use ftld_device::shadow::{Shadowed, Tap};
@@ -41,6 +44,7 @@ use ftld_traces::recording::{Head, WriteCache};
 use metrics_port::Http;
 use nand_model::Profile;
 use parking_lot::Mutex;
+use prepare::{leave_folder, load_tls, prepare};
 use served::Served;
 use std::fs::File;
 use std::os::unix::net::UnixListener;
@@ -65,12 +69,17 @@ pub(crate) struct How {
     pub(crate) opens_page: bool,
 }
 
-/// Serves until a signal or command ends the device.
+/// Serves until a signal or command ends the device. `typed` are options that `ftld start` repeats.
 ///
 /// # Errors
 /// A step failed; the steps before it are undone, and the image is closed. A device kept for its
 /// next daemon is an error as well, with [`Exit::Quiesced`].
-pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
+pub(crate) fn serve(
+    config: &Config,
+    dirs: &Dirs,
+    how: How,
+    typed: Option<&DeviceArgs>,
+) -> Result<(), Failure> {
     leave_caller(how);
     let target = choose_target(config, dirs, how.recover)?;
     if let Some(record) = &config.record {
@@ -116,6 +125,9 @@ pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failur
     } = close_unless_started(started, &opened)?;
     if let Some(recording) = recording {
         recording.keep();
+    }
+    if let Some(typed) = typed {
+        start::keep(dirs, config, typed);
     }
     let served = describe(
         config,
@@ -199,6 +211,8 @@ struct Opened {
     profile: Profile,
     logical_bytes: u64,
     was_clean: bool,
+    power_cut: bool,
+    uuid: [u8; 16],
     /// Whether this start created the image.
     is_new: bool,
     opened_in: Duration,
@@ -219,6 +233,8 @@ fn open_image(config: &Config) -> Result<Opened, Failure> {
         profile: stack.profile,
         logical_bytes: stack.logical_bytes,
         was_clean: stack.was_clean,
+        power_cut: stack.power_cut,
+        uuid: stack.uuid,
         is_new: stack.is_new,
         opened_in,
     })
@@ -361,6 +377,14 @@ fn describe(
         started: SystemTime::now(),
         opened_in: opened.opened_in,
         was_clean: opened.was_clean,
+        power_cut: opened.power_cut,
+        uuid: opened.uuid,
+    };
+    let (history, keeper) = Keeper::start(&facts);
+    let page = PageState {
+        history: Mutex::new(history),
+        keeper,
+        ..PageState::default()
     };
     Arc::new(Served {
         facts: Arc::new(facts),
@@ -368,7 +392,7 @@ fn describe(
         nbd: service.nbd_stats(),
         service: ServiceCounters::default(),
         waiting_for: Mutex::default(),
-        page: PageState::default(),
+        page,
         recorder,
         faults,
         load: OnceLock::new(),
@@ -465,6 +489,8 @@ fn end_as_told(stop: Result<StopHow, Failure>, device: Running) -> Result<(), Fa
         background,
     } = device;
     let how = *stop.as_ref().unwrap_or(&StopHow::Remove);
+    // While the image is locked: the next daemon reads it.
+    history::leave(&*served);
     end(&served, &*service, background, how)?;
     match stop? {
         StopHow::Remove => Ok(()),
@@ -476,57 +502,4 @@ fn end_as_told(stop: Result<StopHow, Failure>, device: Running) -> Result<(), Fa
             ),
         )),
     }
-}
-
-/// Loads TLS, if it is configured.
-fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
-    let Some(options) = &config.tls else {
-        return Ok(None);
-    };
-    if !matches!(target, Target::Nbd(_)) {
-        return Err(Failure::usage(format!(
-            "TLS is for NBD addresses, not for {target}; give one, or leave --tls out"
-        )));
-    }
-    if let Some(ip) = target
-        .beyond_this_machine()
-        .filter(|_| options.client_ca.is_none())
-    {
-        tracing::warn!(
-            "every client that reaches {ip} may read and write the device; --tls-client-ca requires certificates"
-        );
-    }
-    Tls::load(options).map(Some).map_err(Failure::usage)
-}
-
-/// Leaves the caller's working folder: it can be on any file system, even on this device's own. All
-/// paths used from here on are absolute, but for NBD sockets.
-fn leave_folder(target: &Target) {
-    if matches!(target, Target::Nbd(_)) {
-        return;
-    }
-    if let Err(error) = std::env::set_current_dir("/") {
-        tracing::warn!("stays in the caller's folder: {error}");
-    }
-}
-
-/// Prepares a process that other processes' block I/O depends on; called before there is a second
-/// thread. The result lives as long as the device.
-fn prepare(target: &Target, config: &Config, dirs: &Dirs) -> sys::Prepared {
-    if !target.in_kernel() {
-        return sys::Prepared::default();
-    }
-    let record = config.record.as_ref().map(|record| &record.file);
-    // A socket without a path begins with @.
-    let manager = std::env::var_os("NOTIFY_SOCKET").map(PathBuf::from);
-    let manager = manager.filter(|socket| socket.is_absolute());
-    let paths = [&config.image, &dirs.state, &dirs.runtime]
-        .into_iter()
-        .chain(record)
-        .chain(&manager);
-    let prepared = sys::prepare_for_block_device(&paths.cloned().collect::<Vec<_>>());
-    for refused in &prepared.refused {
-        tracing::warn!("continues without {refused}");
-    }
-    prepared
 }

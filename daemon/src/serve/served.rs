@@ -1,7 +1,7 @@
 //! State of a running instance for HTTP and the control socket.
 //!
-//! Invariants: reading it takes no request lock. Nothing here is stored, so power failure does not
-//! matter.
+//! Invariants: reading it takes no request lock. Of all this only the page's history is stored, on
+//! which nothing depends, so power failure does not matter.
 
 use crate::live_page::{PageSource, PageState};
 use crate::load::Load;

@@ -5,6 +5,7 @@ use crate::host::{Daemon, Host, page};
 use ftld_nbd_client::{FLUSH, TRIM, WRITE};
 use nand_model::SplitMix;
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Whether each command and metric calls the shutdown clean; last a new daemon, which it returns.
@@ -39,7 +40,32 @@ fn verdicts(host: &Host) -> (Vec<(&'static str, bool)>, Daemon) {
         "status",
         status["scheme_stats"]["mount"]["clean"].as_bool().unwrap(),
     ));
+    said.push(("recovery", status["recovery"].is_null()));
     (said, daemon)
+}
+
+/// Returns what the daemon says that it recovered from, whose figures agree with the marked blocks.
+fn cause(host: &Host, daemon: &Daemon) -> String {
+    let found = host.json(&["status", "--json"])["recovery"].clone();
+    let map: Value = serde_json::from_str(&daemon.get("/api/blocks").1).unwrap();
+    let marks = map["marks"].as_array().unwrap();
+    let of = |kinds: &[&str]| {
+        let is_of = |mark: &&Value| kinds.iter().any(|kind| mark[1] == **kind);
+        marks.iter().filter(is_of).count() as u64
+    };
+    let rewritten = found["blocks_rewritten"].as_u64().unwrap();
+    assert_eq!(of(&["rewritten"]), rewritten, "{found:#} {marks:?}");
+    let dropped = found["pages_dropped"].as_u64().unwrap();
+    assert_eq!(
+        of(&["torn", "dropped"]) > 0,
+        dropped > 0,
+        "{found:#} {marks:?}"
+    );
+    let steps = found["steps"].as_array().unwrap().iter();
+    let mut steps = steps.map(|step| step["text"].as_str().unwrap());
+    assert!(steps.all(|text| text.ends_with('.')), "{found:#}");
+    assert!(found["pages_scanned"].as_u64() > Some(0), "{found:#}");
+    found["cause"].as_str().unwrap().to_owned()
 }
 
 fn agree(host: &Host, clean: bool, story: &str) -> Daemon {
@@ -60,12 +86,16 @@ fn everybody_agrees_whether_a_shutdown_was_clean() {
     assert_eq!(host.run(&["inject", "power-cut"]).0, 0);
     assert_eq!(daemon.exit_code(), Some(9));
     let daemon = agree(&host, false, "after a power cut");
+    assert_eq!(cause(&host, &daemon), "power cut");
+    let kept = &host.json(&["status", "--json"])["recovery"]["pages_kept"];
+    assert_eq!(kept, page(1).len() / 1024, "what was written, in pages");
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.exit_code(), Some(0));
     let daemon = agree(&host, true, "after an orderly stop");
     daemon.signal(Signal::SIGKILL);
     daemon.exit_code();
     let daemon = agree(&host, false, "killed before the first request");
+    assert_eq!(cause(&host, &daemon), "unclean");
     assert_eq!(daemon.client().write(0, 0, &page(2)).error, 0);
     daemon.signal(Signal::SIGKILL);
     daemon.exit_code();

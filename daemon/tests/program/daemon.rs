@@ -33,9 +33,13 @@ fn what_was_acknowledged_survives_the_death_of_the_daemon() {
         assert_eq!(daemon.exit_code(), None, "killed");
         assert_eq!(
             host.json(&["list", "--json"])["instances"][0]["state"],
-            "dead"
+            "unclean"
         );
-        host.fails(&["status", "default"], 3, &["\"default\" is not running"]);
+        let parts = [
+            "\"default\" is not running",
+            "a kill or a crash; `ftld start default`",
+        ];
+        host.fails(&["status", "default"], 3, &parts);
     }
     let (code, out, _) = host.run(&["check", "default"]);
     assert_eq!((code, out.contains("unclean shutdown")), (0, true), "{out}");
@@ -163,7 +167,11 @@ fn a_running_instance_can_be_seen_and_stopped() {
     );
     assert_eq!(host.run(&["stop", "disk"]).0, 0);
     assert_eq!(daemon.exit_code(), Some(0));
-    host.fails(&["stop"], 3, &["no instance is running"]);
+    host.fails(
+        &["stop"],
+        3,
+        &["\"disk\" is not running", "`ftld start disk`"],
+    );
 }
 
 #[test]

@@ -359,8 +359,8 @@ fn a_fault_of_a_device_with_shards_is_in_the_one_that_it_names() {
     let _again = host.serve_with(&[], &[("FTLD_LOG", "info")]);
     let log = host.log();
     for shard in 0..2 {
-        let mounted = format!(": shard {shard} of 2: mounted: ");
-        assert_eq!(log.matches(&mounted).count(), 1, "{log}");
+        let found = format!(": shard {shard} of 2: recovered after a power cut: ");
+        assert_eq!(log.matches(&found).count(), 1, "{log}");
     }
 }
 
@@ -537,7 +537,7 @@ fn faults_of_requests_hit_are_shown_and_end() {
     assert_eq!(client.write(0, 1024, &content(1, 1)).error, 0);
     inject(&["read-errors", "a"]);
     assert_eq!(client.ask(READ, 0, 0, 1024).error, EIO);
-    inject(&["clear", "read-errors"]);
+    inject(&["clear", "a", "--kind", "read-errors"]);
     assert_eq!(client.read(0, 1024).data, content(0, 2));
     inject(&["flush-fails", "--then", "lost"]);
     assert_eq!(client.write(0, 0, &content(0, 3)).error, 0);
@@ -548,6 +548,10 @@ fn faults_of_requests_hit_are_shown_and_end() {
     let began = Instant::now();
     assert_eq!(client.write(0, 0, &content(0, 4)).error, 0);
     assert!(began.elapsed() >= Duration::from_millis(300));
+    inject(&["slow", "--extra", "10s", "--for", "1ms"]);
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(client.write(0, 0, &content(0, 4)).error, 0);
+    assert!(began.elapsed() < Duration::from_secs(10), "it has ended");
     for (kind, count) in [
         ("write_errors", 1.0),
         ("read_errors", 1.0),
@@ -558,7 +562,11 @@ fn faults_of_requests_hit_are_shown_and_end() {
     }
     for (args, code, part) in [
         (&["clear"][..], 1, "no fault of requests to clear"),
-        (&["clear", "fire"], 2, "[possible values: flush-fails"),
+        (
+            &["clear", "--kind", "fire"],
+            2,
+            "[possible values: flush-fails",
+        ),
         (&["slow"], 2, "--extra <TIME>"),
         (&["slow", "--extra", "50"], 2, "write 500us, 50ms"),
         (&["hang", "--for", "2h"], 2, "\"h\" is no unit of time"),

@@ -7,6 +7,7 @@ mod create_killed;
 mod daemon;
 mod demo;
 mod first_contact;
+mod history;
 mod host;
 mod http_crowd;
 mod inject;

@@ -143,7 +143,7 @@ fn a_mark_without_a_recording_or_a_text_is_one_clear_error() {
     host.fails(&["mark", "here"], 3, &["no instance"]);
     let daemon = host.serve(&["--name", "a"]);
     host.fails(
-        &["mark", "--name", "a", "here"],
+        &["mark", "a", "here"],
         1,
         &["nothing is recorded", "--record FILE"],
     );

@@ -121,6 +121,8 @@ fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
         verify: config.verify,
         started: SystemTime::now(),
         opened_in: Duration::ZERO,
+        power_cut: false,
+        uuid: [7; 16],
         was_clean: stack.was_clean,
     };
     let observer = Arc::new(Observer {

@@ -2,6 +2,7 @@
 //! sequence numbers, and advances the instant along a request's critical path.
 
 mod deferred;
+mod findings;
 mod kept;
 mod own;
 mod program;

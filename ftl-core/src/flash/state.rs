@@ -1,6 +1,7 @@
 //! The chip, and the counters and buffers of its access.
 
 use super::deferred::DeferredRun;
+use super::findings::Findings;
 use super::kept::MetadataCopies;
 use crate::format::{Flags, OOB_SLOT, Oob};
 use crate::ram::{run_pages, vec_bytes, vec_most};
@@ -28,6 +29,8 @@ pub(crate) struct Flash {
     pub(super) deferred: Option<Vec<DeferredRun>>,
     /// Only over a store that keeps no data.
     pub(super) kept: Option<MetadataCopies>,
+    /// Of the mount in progress.
+    pub(crate) findings: Findings,
 }
 
 /// Times of a request of several parts; see [`Flash::begin_parts`].
@@ -61,6 +64,7 @@ impl Flash {
             found: Vec::new(),
             deferred: None,
             kept,
+            findings: Findings::default(),
         }
     }
 

@@ -98,7 +98,10 @@ pub(crate) fn read_page(
 ) -> Result<Option<Vec<u8>>, FtlError> {
     let mut data = vec![0; space.geometry().page_len()];
     let read = space.flash.read(ppn, &mut data, Cause::Recovery)?;
-    *discarded += u64::from(read.is_none());
+    if read.is_none() {
+        *discarded += 1;
+        space.flash.findings.lost(ppn);
+    }
     Ok(read.map(|_| data))
 }
 
@@ -133,6 +136,7 @@ pub(crate) fn read_trims<T>(
             };
             let Some(content) = decode(at, &data) else {
                 *discarded += 1;
+                space.flash.findings.dropped(at.ppn);
                 continue;
             };
             let others = copies.iter().map(|v| v.ppn).filter(|ppn| *ppn != at.ppn);

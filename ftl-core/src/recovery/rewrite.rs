@@ -90,6 +90,8 @@ impl Rewrites {
             };
             let seq = space.flash.pseq() + 1;
             let (to, _) = space.append(stream, &[tag], &rewrite.data, Cause::Recovery)?;
+            let block = space.geometry().block_of(rewrite.from);
+            space.flash.findings.rewrote(block);
             assert!(
                 rewriter.space().flash.pseq() >= seq,
                 "rewrite of page {} did not get sequence number {seq} or a later one",

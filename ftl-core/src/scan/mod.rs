@@ -13,7 +13,7 @@ pub(crate) mod provisional;
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
-use crate::int::index;
+use crate::int::{index, to_u32};
 use nand_model::{Bad, Cause, Pbn, Ppn};
 
 /// Result of reading a block up to its first readable page.
@@ -64,7 +64,7 @@ fn scan_head(flash: &mut Flash, block: Pbn, scanned: &mut u64) -> Result<Head, F
                     .iter()
                     .any(is_content);
             if !counts {
-                break;
+                return Ok(Head::Nothing);
             }
             return Ok(Head::Found {
                 role: block_role(tag.role),
@@ -75,6 +75,8 @@ fn scan_head(flash: &mut Flash, block: Pbn, scanned: &mut u64) -> Result<Head, F
             });
         }
     }
+    let lost = flash.chip().programmed(block);
+    flash.findings.scanned(block, lost, 0);
     Ok(Head::Nothing)
 }
 
@@ -201,20 +203,27 @@ fn committed_pages(
 }
 
 fn keep_committed(
-    flash: &Flash,
+    flash: &mut Flash,
     block: Pbn,
     mut slots: Vec<(Ppn, Option<Oob>)>,
 ) -> Vec<(Ppn, Oob)> {
+    let is_lost =
+        |(ppn, slot): &&(Ppn, Option<Oob>)| slot.is_none() && flash.chip().is_programmed(*ppn);
+    let lost = to_u32(slots.iter().filter(is_lost).count());
+    let readable = slots.iter().filter(|(_, slot)| slot.is_some()).count();
     // A failed program without power loss makes the block bad: no padding could follow, and no page
     // is missing.
     if flash.chip().bad(block).is_none() {
         let suspects: Vec<Ppn> = suspects(flash, block).collect();
         provisional::drop_uncommitted(&mut slots, &suspects);
     }
-    slots
+    let kept: Vec<(Ppn, Oob)> = slots
         .into_iter()
         .filter_map(|(ppn, slot)| Some((ppn, slot?)))
-        .collect()
+        .collect();
+    let uncommitted = to_u32(readable - kept.len());
+    flash.findings.scanned(block, lost, uncommitted);
+    kept
 }
 
 /// Returns the suspects of a block: its last programmed page and the LSB partners.

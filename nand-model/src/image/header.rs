@@ -22,6 +22,7 @@ const SECTIONS_AT: usize = 64;
 const CLEAN: u32 = 1;
 const SYNC_FAILED: u32 = 2;
 const UNDOING: u32 = 4;
+const POWER_CUT: u32 = 8;
 /// Smallest unit of a device's size.
 const SECTOR_BYTES: u64 = 512;
 /// Upper bound of valid numbers; keeps the arithmetic on sequence numbers inside `u64`.
@@ -121,6 +122,7 @@ impl Header {
             (info.clean, CLEAN),
             (info.sync_failed, SYNC_FAILED),
             (self.undoing, UNDOING),
+            (info.power_cut, POWER_CUT),
         ];
         let mut sections = vec![self.device(), part::section(&info.profile), scheme(info)];
         sections.extend(part::commands(&info.profile));
@@ -254,8 +256,8 @@ impl Header {
         ensure(index == 0 || cache_area.is_none(), Invalid::Image, || {
             format!("a write cache in part {index}; part 0 alone may have one")
         })?;
-        let [clean, sync_failed, undoing] =
-            [CLEAN, SYNC_FAILED, UNDOING].map(|flag| flags & flag != 0);
+        let [clean, sync_failed, undoing, power_cut] =
+            [CLEAN, SYNC_FAILED, UNDOING, POWER_CUT].map(|flag| flags & flag != 0);
         let info = ImageInfo {
             uuid,
             profile,
@@ -265,6 +267,7 @@ impl Header {
             version,
             clean,
             sync_failed,
+            power_cut,
             cache_area,
             shard,
         };

@@ -46,6 +46,9 @@ pub struct ImageInfo {
     pub clean: bool,
     /// Whether a sync failed during its last use (as found).
     pub sync_failed: bool,
+    /// Whether its last use ended with a cut of the emulated power (as found). False also after one
+    /// that the daemon did not survive.
+    pub power_cut: bool,
     /// The area of a write cache behind the slots, if one is attached (as found).
     pub cache_area: Option<CacheSection>,
     /// The shard that this part of the file is; `None` if the device has one chip.

@@ -57,6 +57,9 @@ pub struct Slow {
     /// Time that is added to every request, such as 50ms
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) extra: f64,
+    /// Time from now on in which requests take longer, such as 10s [default: until it is cleared]
+    #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+    pub(crate) time: Option<f64>,
     /// Which requests.
     #[command(flatten)]
     #[serde(flatten)]
@@ -81,8 +84,8 @@ pub struct Hang {
 #[group(skip)]
 #[serde(default, deny_unknown_fields)]
 pub struct Clear {
-    /// Kind of fault [default: all faults of requests]
-    #[arg(value_enum, value_name = "KIND")]
+    /// Faults of this kind alone [default: all faults of requests]
+    #[arg(long = "kind", value_enum, value_name = "KIND")]
     pub(crate) fault: Option<RequestKind>,
 }
 
@@ -129,6 +132,8 @@ pub struct RequestFault {
     pub(super) left: Option<u64>,
     /// Added time, or the time of a hang.
     pub(super) time: Duration,
+    /// Time in which the fault is in force.
+    pub(super) lasts: Option<Duration>,
     pub(super) then: Then,
 }
 
@@ -158,6 +163,7 @@ impl RequestFault {
             range: begin..end,
             left: hits.count,
             time: Duration::ZERO,
+            lasts: None,
             then: Then::Kept,
         })
     }
@@ -187,7 +193,11 @@ impl RequestFault {
             (RequestKind::Slow, _) => format!("requests take {:?} longer", self.time),
             (RequestKind::Hang, _) => format!("requests wait up to {:?}", self.time),
         };
-        format!("{what}{range}{count}")
+        let lasts = match (self.kind, self.lasts) {
+            (RequestKind::Slow, Some(lasts)) => format!(", for {lasts:?}"),
+            _ => String::new(),
+        };
+        format!("{what}{lasts}{range}{count}")
     }
 }
 

@@ -57,8 +57,15 @@ struct Effect {
 #[derive(Clone, Debug)]
 struct Armed {
     fault: RequestFault,
-    /// End of a hang.
+    /// End of its time.
     until: Option<Instant>,
+}
+
+impl Armed {
+    /// Whether its time has ended.
+    fn is_over(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
 }
 
 /// Faults in force.
@@ -129,19 +136,24 @@ impl Faults {
             }
             FaultCommand::Slow(slow) => RequestFault {
                 time: kinds::time(slow.extra)?,
+                lasts: slow.time.map(kinds::time).transpose()?,
                 ..RequestFault::new(RequestKind::Slow, &slow.hits, size)?
             },
-            FaultCommand::Hang(hang) => RequestFault {
-                time: kinds::time(hang.time)?,
-                ..RequestFault::new(RequestKind::Hang, &hang.hits, size)?
-            },
+            FaultCommand::Hang(hang) => {
+                let time = kinds::time(hang.time)?;
+                RequestFault {
+                    time,
+                    lasts: Some(time),
+                    ..RequestFault::new(RequestKind::Hang, &hang.hits, size)?
+                }
+            }
         };
         let arming = (fault.then == Then::Lost).then(|| Arming::new(self));
         if arming.is_some() {
             self.keep_old(device)?;
         }
         let text = fault.text(size);
-        let until = (fault.kind == RequestKind::Hang).then(|| Instant::now() + fault.time);
+        let until = fault.lasts.map(|lasts| Instant::now() + lasts);
         let kind = fault.kind.of_all();
         let mut list = self.list.lock();
         // A second fault of a kind replaces the first.
@@ -217,9 +229,9 @@ impl Faults {
             return Vec::new();
         }
         let list = self.list.lock();
-        let ended = |armed: &&Armed| armed.until.is_none_or(|until| until > Instant::now());
+        let now = Instant::now();
         list.iter()
-            .filter(ended)
+            .filter(|armed| !armed.is_over(now))
             .map(|armed| armed.fault.text(size))
             .collect()
     }
@@ -236,7 +248,8 @@ impl Faults {
 
     /// Returns whether the next request may hang.
     fn may_hang(&self) -> bool {
-        let hangs = |armed: &Armed| armed.until.is_some_and(|until| until > Instant::now());
+        let now = Instant::now();
+        let hangs = |armed: &Armed| armed.fault.kind == RequestKind::Hang && !armed.is_over(now);
         self.is_armed() && self.list.lock().iter().any(hangs)
     }
 
@@ -247,11 +260,13 @@ impl Faults {
         let mut list = self.list.lock();
         // Waits first: faults that are injected meanwhile count.
         loop {
-            let hangs = |armed: &&mut Armed| armed.until.is_some() && armed.fault.hits(range);
+            let hangs = |armed: &&mut Armed| {
+                armed.fault.kind == RequestKind::Hang && armed.fault.hits(range)
+            };
             let Some(armed) = list.iter_mut().find(hangs) else {
                 break;
             };
-            let until = armed.until.expect("filtered");
+            let until = armed.until.expect("a hang has an end");
             if until <= Instant::now() || (!hung && armed.fault.left == Some(0)) {
                 break;
             }
@@ -266,7 +281,9 @@ impl Faults {
         if hung {
             self.hanging.fetch_sub(1, Relaxed);
         }
-        for armed in list.iter_mut().filter(|armed| armed.fault.hits(range)) {
+        let now = Instant::now();
+        let hits = |armed: &&mut Armed| armed.fault.hits(range) && !armed.is_over(now);
+        for armed in list.iter_mut().filter(hits) {
             let fault = &mut armed.fault;
             let is_delay = fault.kind == RequestKind::Slow;
             if (!is_delay && fault.kind != fails_by) || fault.left == Some(0) {
@@ -281,11 +298,10 @@ impl Faults {
                 effect.loses = fault.then == Then::Lost;
             }
         }
-        let now = Instant::now();
         // A hang whose requests wait stays until they have left.
-        list.retain(|armed| match armed.until {
-            Some(until) => until > now,
-            None => armed.fault.left != Some(0),
+        list.retain(|armed| {
+            let has_requests = armed.fault.kind == RequestKind::Hang || armed.fault.left != Some(0);
+            has_requests && !armed.is_over(now)
         });
         self.note_changed(&list);
         effect

@@ -228,7 +228,7 @@ fn a_request_while_a_fault_is_armed_does_not_end_the_old_contents() {
     let rig = Rig::new();
     let slow = Slow {
         extra: 1e-6,
-        hits: Hits::default(),
+        ..Slow::default()
     };
     rig.run(FaultCommand::Slow(slow)).unwrap();
     // The flush that arms the fault executes this read meanwhile, as another client may.
@@ -259,6 +259,7 @@ fn slow_requests_are_acknowledged_later_and_block_nobody() {
     let rig = Rig::new();
     let slow = Slow {
         extra: 30.0,
+        time: None,
         hits: hits(0, 512, Some(2)),
     };
     rig.run(FaultCommand::Slow(slow)).unwrap();
@@ -270,6 +271,24 @@ fn slow_requests_are_acknowledged_later_and_block_nobody() {
     assert!(flush.wait().unwrap().is_some());
     assert_eq!((rig.read(0), rig.hits(Kind::Slow)), (Ok(4), 2));
     assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn requests_are_slow_for_the_time_that_was_asked_for() {
+    let rig = Rig::new();
+    let slow = Slow {
+        extra: 30.0,
+        time: Some(0.2),
+        hits: Hits::default(),
+    };
+    let text = rig.run(FaultCommand::Slow(slow)).unwrap().text;
+    assert_eq!(text, "requests take 30s longer, for 200ms");
+    assert!(rig.device.write(0, &[4; 512]).unwrap().is_some());
+    assert!(!rig.device.is_paused(), "no request hangs");
+    std::thread::sleep(Duration::from_millis(210));
+    assert!(rig.faults.in_force(SIZE).is_empty());
+    assert!(rig.device.write(0, &[5; 512]).unwrap().is_none());
+    assert!(!rig.faults.is_armed());
 }
 
 /// Runs a request of a hanging device on another thread; `free` lets it go.
@@ -327,7 +346,7 @@ fn what_does_not_fit_the_device_is_refused() {
     for extra in [0.0, -1.0, 4000.0, f64::NAN] {
         let slow = Slow {
             extra,
-            hits: Hits::default(),
+            ..Slow::default()
         };
         let error = rig.run(FaultCommand::Slow(slow)).unwrap_err();
         assert!(error.message.contains("need more than 0"), "{error}");

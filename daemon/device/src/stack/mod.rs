@@ -18,11 +18,12 @@ pub use create::create_aged;
 pub use label::{Label, fits, read_label};
 
 use crate::config::{Config, ImageRequirements, Latency};
+use crate::status::Recovery;
 use crate::volume::write_cache::{CacheOptions, Opening};
 use crate::volume::{Durable, MountedChip, Volume, VolumeOptions, shard_text};
 use cache::Image;
 use ftl_core::{Ftl, FtlConfig, FtlError, Start};
-use ftld_kit::convert::{index, to_f64, to_u64};
+use ftld_kit::convert::{index, to_u64};
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::private_lock::is_open_to_others;
 use ftld_kit::size::show_size;
@@ -49,6 +50,10 @@ pub struct Stack {
     pub logical_bytes: u64,
     /// Whether the last shutdown of the image was clean.
     pub was_clean: bool,
+    /// Whether the use before ended with a cut of the emulated power.
+    pub power_cut: bool,
+    /// Identity of the image.
+    pub uuid: [u8; 16],
     /// Whether this start created the image.
     pub is_new: bool,
     /// The image's syncs, as the first shard sees them.
@@ -169,7 +174,11 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     }
     drop(long_start);
     if !report.was_clean {
-        tracing::warn!("{}: {}", image.display(), recovered(&stack.volume));
+        let found = Recovery::of(&stack.volume.flash().scheme.mount, report.power_cut);
+        for line in found.lines() {
+            tracing::info!("{}: {line}", image.display());
+        }
+        tracing::warn!("{}: {}", image.display(), found.text());
     }
     Ok(Stack { is_new, ..stack })
 }
@@ -192,6 +201,7 @@ pub fn volume_on(
     let (label, shard) = (read_label(image, &first)?, first.shard);
     refuse_order(stores.len(), cache.options)?;
     let was_clean = stores.iter().all(|store| store.info().clean);
+    let power_cut = stores.iter().any(|store| store.info().power_cut);
     let (size, profile, area) = (first.size, first.profile, stores[0].cache_area());
     let mut syncs: Vec<SyncHandle> = Vec::new();
     let mut chips: Vec<MountedChip> = Vec::new();
@@ -199,16 +209,9 @@ pub fn volume_on(
         let sync = store.sync_handle();
         let named = shard_of(store.info());
         let ftl = mount(image, store, &label)?;
-        if !was_clean {
-            let found = ftl.stats().mount;
-            tracing::info!(
-                "{}: {named}mounted: {} pages scanned, {} rewritten or discarded, {:.1} ms of flash \
-                 time",
-                image.display(),
-                found.pages_scanned,
-                found.pages_discarded,
-                to_f64(found.total_ns()) / 1e6
-            );
+        if !was_clean && !named.is_empty() {
+            let found = Recovery::of(&ftl.stats().mount, power_cut);
+            tracing::info!("{}: {named}{}", image.display(), found.text());
         }
         let durable = Some(wrap(Arc::new(ImageSync(sync.clone()))));
         chips.push(MountedChip { ftl, durable });
@@ -253,19 +256,11 @@ pub fn volume_on(
         profile,
         logical_bytes,
         was_clean,
+        power_cut,
+        uuid: first.uuid,
         is_new: false,
         sync: syncs.swap_remove(0),
     })
-}
-
-/// Returns what the mount after an unclean shutdown did.
-fn recovered(volume: &Volume) -> String {
-    let flash = volume.flash();
-    let mount = &flash.scheme.mount;
-    format!(
-        "recovered from a power cut, a kill or a crash: {} pages scanned, {} rewritten or discarded",
-        mount.pages_scanned, mount.pages_discarded
-    )
 }
 
 /// Refuses a unit of atomicity that spans pages, of which a power cut may leave some, or the end of
@@ -391,7 +386,7 @@ pub fn close_stores(stores: impl IntoIterator<Item = AnyStore>) -> Result<(), Fa
 }
 
 /// Closes the image of a flash without power: syncs everything and leaves its headers marked
-/// unclean.
+/// unclean, and with the reason, if the host still takes that.
 ///
 /// # Errors
 /// The image cannot be synced.
@@ -406,7 +401,12 @@ pub fn leave_stores(stores: Vec<AnyStore>, image: &Path) -> Result<(), Failure> 
     };
     let settled = stores.iter().try_for_each(settle);
     let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
-    synced.map_err(|error| Failure::io(image.display(), &error))
+    synced.map_err(|error| Failure::io(image.display(), &error))?;
+    let mut stores = stores.into_iter();
+    if let Err(error) = stores.try_for_each(FileStore::close_powerless) {
+        tracing::warn!("{error}; the next start recovers, but cannot name the power cut");
+    }
+    Ok(())
 }
 
 /// Returns the image's store of a closed chip.

@@ -4,6 +4,7 @@
 //! begin at 0 with the daemon. A reader ignores unknown keys, and refuses a document that lacks a
 //! known one.
 
+use super::recovery::Recovery;
 use super::shadow::Shadow;
 use crate::by_name::ByName;
 use crate::counters::{EnergyUsed, Operations, SchemeCounters};
@@ -69,6 +70,8 @@ pub struct Status {
     pub recording: Option<RecordingView>,
     /// The pause, if any.
     pub paused: Option<Pause>,
+    /// The recovery at this start; `None` if the image is new or was closed cleanly.
+    pub recovery: Option<Recovery>,
     /// Upper bounds of the buckets of all latencies, ns.
     pub latency_bounds_ns: [u64; BOUNDS_NS.len()],
     /// Flash programs per page written since the image was opened; `None` before the first write.

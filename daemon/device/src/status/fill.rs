@@ -5,10 +5,11 @@ use super::document::{
     BlockState, Mount, MountStep, Pause, RamPart, SchemeStatus, Shard, Snapshot, Status, Stream,
     WearOfRated,
 };
+use super::recovery::{MARKED_FOR, Recovery};
 use crate::config::verify_name;
 use crate::counters::{EnergyUsed, Operations, SchemeCounters};
 use crate::volume::{BOUNDS_NS, FlashSnapshot, Paused, WritesFailing};
-use ftl_core::{MountReport, RamEntry, StreamView};
+use ftl_core::{BlockMark, MountReport, RamEntry, StreamView};
 use ftld_kit::path_json::ImagePath;
 use nand_model::{Cause, Pbn};
 use strum::EnumCount;
@@ -43,6 +44,7 @@ impl StatusSnapshot {
             host_behind: self.host_behind(),
             recording: self.recording.clone(),
             paused: self.paused.map(Pause::of),
+            recovery: self.recovery(),
             latency_bounds_ns: BOUNDS_NS,
             write_amplification: self.write_amplification(),
             snapshot: Snapshot::of(flash),
@@ -60,6 +62,25 @@ impl StatusSnapshot {
             faults: self.faults.clone(),
             write_cache: flash.cache,
             shadows: self.shadows.clone(),
+        }
+    }
+
+    /// Returns the recovery at this start, if the image was not clean.
+    fn recovery(&self) -> Option<Recovery> {
+        let was_cut = self.facts.power_cut;
+        (!self.facts.was_clean).then(|| Recovery::of(&self.flash.scheme.mount, was_cut))
+    }
+
+    /// Returns the blocks that this start recovered, for ten minutes.
+    pub fn marks(&self) -> &[(Pbn, BlockMark)] {
+        let is_fresh = self
+            .facts
+            .started
+            .elapsed()
+            .is_ok_and(|age| age < MARKED_FOR);
+        match is_fresh && !self.facts.was_clean {
+            true => &self.flash.scheme.mount.marks,
+            false => &[],
         }
     }
 

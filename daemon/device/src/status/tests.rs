@@ -2,7 +2,7 @@ use super::*;
 use crate::fresh_status::fresh;
 use crate::volume::write_cache::{CacheView, CutCounts, Model};
 use crate::volume::{LastWrite, Wear};
-use ftl_core::{BlockCounts, Lookups, MountReport, SchemeStats, StreamKind, StreamView};
+use ftl_core::{BlockCounts, BlockMark, Lookups, MountReport, SchemeStats, StreamKind, StreamView};
 use nand_model::Pbn;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStringExt;
@@ -15,6 +15,7 @@ fn full() -> StatusSnapshot {
     facts.image = std::ffi::OsString::from_vec(b"/a/\xFFb".to_vec()).into();
     facts.metrics = Some("http://127.0.0.1:9917/metrics".into());
     (facts.shards, facts.latency) = (2, Latency::Emulate);
+    (facts.was_clean, facts.power_cut) = (false, true);
     let flash = Arc::make_mut(&mut view.flash);
     flash.host_written_bytes = 3 << 20;
     flash.emulated_ns = 15;
@@ -92,6 +93,11 @@ fn full() -> StatusSnapshot {
             steps: vec![("scan", 50), ("rewrite", 51)],
             pages_scanned: 52,
             pages_discarded: 53,
+            pages_kept: 54,
+            pages_dropped: 55,
+            pages_rewritten: 56,
+            blocks_rewritten: 57,
+            marks: vec![(Pbn::new(9), BlockMark::Torn)],
             ..MountReport::default()
         },
         ..SchemeStats::default()
@@ -208,6 +214,17 @@ fn a_document_is_read_as_it_was_written_and_never_in_part() {
         let error = serde_json::from_value::<Status>(older).unwrap_err();
         assert!(error.to_string().contains(&format!("`{key}`")), "{error}");
     }
+}
+
+#[test]
+fn blocks_are_marked_for_ten_minutes_after_a_recovery_and_never_after_a_clean_stop() {
+    let mut view = full();
+    assert_eq!(view.marks(), [(Pbn::new(9), BlockMark::Torn)]);
+    Arc::make_mut(&mut view.facts).started -= Duration::from_secs(601);
+    assert_eq!(view.marks(), []);
+    let mut view = full();
+    Arc::make_mut(&mut view.facts).was_clean = true;
+    assert_eq!((view.marks(), view.status().recovery), (&[][..], None));
 }
 
 #[test]

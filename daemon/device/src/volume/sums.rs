@@ -57,6 +57,7 @@ impl FlashSnapshot {
         add_streams(&mut self.streams, streams, blocks);
         self.counters.add(counters);
         self.scheme.add(scheme);
+        self.scheme.mount.add_marks(&scheme.mount, blocks);
         for (sum, totals) in self.events.iter_mut().zip(events) {
             sum.count += totals.count;
             sum.pages += totals.pages;
@@ -178,7 +179,8 @@ pub(super) fn block_map(mut maps: Vec<Arc<BlockMap>>) -> Arc<BlockMap> {
 mod tests {
     use super::*;
     use crate::volume::LastWrite;
-    use ftl_core::{RamEntry, StreamKind, StreamView};
+    use ftl_core::{BlockMark, RamEntry, StreamKind, StreamView};
+    use nand_model::Pbn;
     use std::collections::BTreeSet;
 
     #[test]
@@ -269,6 +271,10 @@ mod tests {
             ("lookups", Sum, scheme.lookups_read.total),
             ("free blocks", Sum, u64::from(scheme.blocks.free)),
             ("scanned", Sum, scheme.mount.pages_scanned),
+            ("kept", Sum, scheme.mount.pages_kept),
+            ("dropped", Sum, scheme.mount.pages_dropped),
+            ("rewritten", Sum, scheme.mount.pages_rewritten),
+            ("rewritten blocks", Sum, scheme.mount.blocks_rewritten),
         ];
         let mut add = |name, counts: &[u64]| {
             all.extend(counts.iter().map(|count| (name, Sum, *count)));
@@ -344,7 +350,11 @@ mod tests {
         (scheme.gc_runs, scheme.mapped_pages) = (next(), next());
         (scheme.valid_pages, scheme.checkpoints) = (next(), next());
         (scheme.lookups_read.total, scheme.blocks.free) = (next(), next() as u32);
-        scheme.mount.pages_scanned = next();
+        let mount = &mut scheme.mount;
+        (mount.pages_scanned, mount.pages_kept) = (next(), next());
+        (mount.pages_dropped, mount.pages_rewritten) = (next(), next());
+        mount.blocks_rewritten = next();
+        mount.marks = vec![(Pbn::new(n as u32), BlockMark::Torn)];
         for part in &mut of.ram {
             (part.entries, part.paper_bytes) = (next(), next());
             (part.allocated_bytes, part.most_bytes) = (next(), next());
@@ -372,6 +382,13 @@ mod tests {
             };
             assert_eq!(found, expected, "{name}, {rule:?}");
         }
+        let blocks = shards.each_ref().map(|shard| shard.blocks);
+        let marks = [1, blocks[0] + 3, blocks[0] + blocks[1] + 2];
+        let marks = marks.map(|block| (Pbn::new(block), BlockMark::Torn));
+        assert_eq!(
+            sum.scheme.mount.marks, marks,
+            "as the map numbers the blocks"
+        );
         // Write amplification: the programs of all for the bytes of the device.
         assert_eq!(sum.host_written_bytes, shards[0].host_written_bytes);
     }

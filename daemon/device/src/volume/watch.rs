@@ -23,6 +23,8 @@ pub struct Cell {
     pub used: BlockUse,
     /// Valid pages in all of them.
     pub valid: u32,
+    /// Pages below their write pointers: valid and invalid ones.
+    pub written: u32,
     /// Their mean erase count.
     pub erases: u32,
     /// Mean number of blocks opened after each block with data.
@@ -64,6 +66,7 @@ impl BlockScan {
         let unseen = Cell {
             used: BlockUse::Free,
             valid: 0,
+            written: 0,
             erases: 0,
             age: 0,
         };
@@ -141,7 +144,8 @@ impl BlockScan {
 
 /// Returns the cell of these blocks, and their number per use.
 fn look(ftl: &dyn Ftl, blocks: std::ops::Range<u32>) -> (Cell, UseCounts) {
-    let (mut uses, mut valid, mut erases, mut age, mut aged) = (UseCounts::default(), 0, 0, 0, 0);
+    let (mut uses, mut valid, mut written) = (UseCounts::default(), 0, 0);
+    let (mut erases, mut age, mut aged) = (0, 0, 0);
     let count = to_u64(blocks.len());
     assert!(
         count > 0,
@@ -152,6 +156,7 @@ fn look(ftl: &dyn Ftl, blocks: std::ops::Range<u32>) -> (Cell, UseCounts) {
         let view = ftl.block(block);
         uses[view.used as usize] += 1;
         valid += view.valid;
+        written += ftl.chip().frontier(block);
         erases += u64::from(ftl.chip().erase_count(block));
         age += view.age;
         aged += u64::from(view.age > 0);
@@ -168,6 +173,7 @@ fn look(ftl: &dyn Ftl, blocks: std::ops::Range<u32>) -> (Cell, UseCounts) {
     let cell = Cell {
         used,
         valid,
+        written,
         erases: narrow(erases / count.max(1)),
         age: age.checked_div(aged).unwrap_or(0),
     };
@@ -352,6 +358,13 @@ mod tests {
             cell.valid,
             blocks.iter().map(|block| block.valid).sum::<u32>()
         );
+        let programs = (0..count).map(|block| ftl.chip().frontier(Pbn::new(block)));
+        assert_eq!(
+            cell.written,
+            programs.sum::<u32>(),
+            "up to the write pointers"
+        );
+        assert!(cell.written > cell.valid, "some pages are invalid");
         assert_eq!(
             cell.erases,
             blocks.iter().map(|block| block.erases).sum::<u32>() / count

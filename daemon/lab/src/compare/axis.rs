@@ -185,7 +185,7 @@ pub(super) fn time(us: f64) -> String {
     match us.abs() {
         size if size >= 999.5e3 => digits(us / 1e6) + " s",
         size if size >= 999.5 => digits(us / 1e3) + " ms",
-        _ => digits(us) + " us",
+        _ => digits(us) + " µs",
     }
 }
 
@@ -194,7 +194,7 @@ pub(super) fn percent(share: f64) -> String {
     digits(share * 100.0) + " %"
 }
 
-fn digits(value: f64) -> String {
+pub(super) fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
@@ -270,7 +270,7 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         let times = [0.1, 999.0, 1000.0, 2.5e6].map(time);
-        assert_eq!(times, ["0.1 us", "999 us", "1 ms", "2.5 s"]);
+        assert_eq!(times, ["0.1 µs", "999 µs", "1 ms", "2.5 s"]);
         assert_eq!(
             [1e-5, 0.999, 1.0].map(percent),
             ["0.001 %", "99.9 %", "100 %"]

@@ -1,33 +1,32 @@
-//! Charts: a line per label, and panels beside each other, each with its own axis.
+//! Charts: a figure per quantity; each row has its label and its value above its bar or marks, so
+//! that a plot as narrow as a phone shows them whole.
 //!
 //! A logarithmic axis has no 0, so lengths on it mean nothing: it has marks, never bars.
 
 use super::axis::{Axis, percent};
 use super::colours::class_of;
-use super::svg::{Anchor, Area, label, line, path, svg, text_width};
+use super::svg::{Anchor, Area, WIDTH, label, line, path, svg, text_width};
 use crate::statistics::Estimate;
 use ftld_kit::convert::{to_f64, to_u64};
 use ftld_kit::quote::escaped;
 use nand_model::Cause;
 
-/// Least width of a chart.
-const WIDTH: f64 = 1120.0;
-const MARGIN: f64 = 8.0;
-const ROW: f64 = 24.0;
-const GAP: f64 = 26.0;
-/// Height of the titles, and of a line of axis labels.
-const HEAD: f64 = 44.0;
+/// Space on the left and on the right of the axis.
+const SIDE: f64 = 8.0;
+/// Height of a row's text, and of the bar or the marks below it.
+const TEXT: f64 = 17.0;
+const BAR: f64 = 17.0;
+const MARKS: f64 = 25.0;
+/// Half of the height of a bar.
+const BAR_HALF: f64 = 6.0;
+/// Space above the rows, and with labels of the axis.
+const HEAD: f64 = 4.0;
+const HEAD_LABELLED: f64 = 22.0;
 const FOOT: f64 = 24.0;
-/// Width of a number behind a mark.
-const NUMBER: f64 = 62.0;
-const PANEL_LEAST: f64 = 210.0;
-const LABEL_MOST: f64 = 400.0;
 /// Width for one label of an axis.
 const TICK: f64 = 62.0;
 /// Rows from which on the axis labels are above the rows, too.
 const TALL: usize = 20;
-/// Half of the size of a mark.
-const MARK: f64 = 4.5;
 /// Vertical distance of marks of different series, which keeps their intervals apart.
 const APART: f64 = 4.0;
 
@@ -129,60 +128,75 @@ impl Panel {
         ]
     }
 
-    /// Returns whether rows have a number behind their mark or bar.
-    fn has_numbers(&self) -> bool {
-        match &self.content {
-            Content::Points(series) => series.len() == 1,
-            Content::Bars(..) => true,
-            Content::Shares(_) => false,
-        }
+    /// Returns the value of a row that is written above it: the total of parts, or the only one.
+    fn value(&self, row: usize) -> Option<String> {
+        let of = match &self.content {
+            Content::Points(series) => match &series[..] {
+                [only] => only.values[row],
+                _ => return None,
+            },
+            Content::Bars(_, totals) => totals[row],
+            Content::Shares(_) => return None,
+        };
+        Some(of.map_or("-".into(), |of| (self.show)(of.mean)))
     }
 
-    fn draw(&self, labels: &[String], outer: Area) -> String {
-        let room = if self.has_numbers() { NUMBER } else { 0.0 };
+    /// Returns the figure.
+    fn draw(&self, title: &str, labels: &[String]) -> String {
+        let below = match &self.content {
+            Content::Points(series) if series.len() > 1 => MARKS,
+            _ => BAR,
+        };
+        let is_tall = labels.len() >= TALL;
         let area = Area {
-            width: outer.width - room,
-            ..outer
+            left: SIDE,
+            top: if is_tall { HEAD_LABELLED } else { HEAD },
+            width: WIDTH - 2.0 * SIDE,
+            height: to_f64(to_u64(labels.len())) * (TEXT + below),
         };
         let most = (area.width / TICK) as usize + 1;
+        let mut text = area.grid_x(&self.axis, most);
+        text += &area.labels_x(&self.axis, most, area.bottom() + 14.0, self.show);
+        if is_tall {
+            text += &area.labels_x(&self.axis, most, area.top - 10.0, self.show);
+        }
+        for (number, name) in labels.iter().enumerate() {
+            let top = area.top + to_f64(to_u64(number)) * (TEXT + below);
+            let y = top + TEXT + below / 2.0;
+            let drawn = match &self.content {
+                Content::Points(series) => self.marks(series, number, &area, y),
+                Content::Bars(parts, totals) => {
+                    let interval = totals[number].map(|total| self.interval(total, &area, y));
+                    self.bar(parts, number, 1.0, &area, y) + &interval.unwrap_or_default()
+                }
+                Content::Shares(parts) => {
+                    let total: f64 = parts.iter().map(|part| part.values[number]).sum();
+                    match total > 0.0 {
+                        true => self.bar(parts, number, total, &area, y),
+                        false => String::new(),
+                    }
+                }
+            };
+            let value = self.value(number).unwrap_or_default();
+            let right = WIDTH - SIDE;
+            let room = right - area.left - text_width(&value) - SIDE;
+            let above = label(Anchor::Start, (area.left, top + TEXT / 2.0), name, room)
+                + &line("number", Anchor::End, (right, top + TEXT / 2.0), &value);
+            let told = escaped(&format!("{name}: {}", self.told(number)));
+            text += &format!("{above}<g><title>{told}</title>{drawn}</g>\n");
+        }
+        let plot = svg(title, area.bottom() + FOOT, &text);
         let note = if self.axis.is_log() {
             " (log axis)"
         } else {
             ""
         };
-        let title = format!("{}{note}", self.title);
-        let mut text = line("head", Anchor::Start, (area.left, 10.0), &title);
-        text += &area.grid_x(&self.axis, most);
-        let below = area.bottom() + 14.0;
-        text += &area.labels_x(&self.axis, most, below, self.show);
-        if labels.len() >= TALL {
-            text += &area.labels_x(&self.axis, most, area.top - 10.0, self.show);
-        }
-        for (number, label) in labels.iter().enumerate() {
-            let y = area.top + (to_f64(to_u64(number)) + 0.5) * ROW;
-            let drawn = match &self.content {
-                Content::Points(series) => self.marks(series, number, &area, y),
-                Content::Bars(parts, totals) => {
-                    let total = totals[number];
-                    let (mut drawn, end) = self.bar(parts, number, 1.0, &area, y);
-                    let interval = total.map(|total| self.interval(total, &area, y));
-                    drawn += &interval.unwrap_or_default();
-                    let high = total.and_then(|total| total.high);
-                    let x = high.map_or(end, |high| area.x(&self.axis, high).max(end));
-                    drawn + &self.number(total, x + 6.0, y)
-                }
-                Content::Shares(parts) => {
-                    let total: f64 = parts.iter().map(|part| part.values[number]).sum();
-                    match total > 0.0 {
-                        true => self.bar(parts, number, total, &area, y).0,
-                        false => String::new(),
-                    }
-                }
-            };
-            let title = escaped(&format!("{label}: {}", self.told(number)));
-            text += &format!("<g><title>{title}</title>{drawn}</g>\n");
-        }
-        text
+        format!(
+            "<figure><figcaption>{} <span>{}{note}</span></figcaption>\n{}{plot}</figure>\n",
+            escaped(title),
+            escaped(&self.title),
+            self.legend()
+        )
     }
 
     /// Returns the values of a row as a sentence.
@@ -221,23 +235,23 @@ impl Panel {
         (self.show)(estimate.mean) + &interval.unwrap_or_default()
     }
 
-    /// Returns a bar of parts divided by `by`, and the position of its end.
-    fn bar(&self, parts: &[Part], row: usize, by: f64, area: &Area, y: f64) -> (String, f64) {
+    /// Returns a bar of parts divided by `by`.
+    fn bar(&self, parts: &[Part], row: usize, by: f64, area: &Area, y: f64) -> String {
         let (mut text, mut from) = (String::new(), 0.0);
+        let (top, height) = (y - BAR_HALF, 2.0 * BAR_HALF);
         for part in parts.iter().filter(|part| part.values[row] > 0.0) {
             let to = from + part.values[row] / by;
             let (left, right) = (area.x(&self.axis, from), area.x(&self.axis, to));
             text += &format!(
-                "<rect class=\"{}\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\"/>\n",
+                "<rect class=\"{}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{height}\"/>\n",
                 class_of(part.cause),
-                y - 7.0,
                 right - left
             );
             from = to;
         }
         let end = area.x(&self.axis, from);
-        let frame = format!("M{:.1} {:.1}H{end:.1}v14H{0:.1}z", area.left, y - 7.0);
-        (text + &path("frame", &frame), end)
+        let frame = format!("M{:.1} {top:.1}H{end:.1}v{height}H{0:.1}z", area.left);
+        text + &path("frame", &frame)
     }
 
     fn marks(&self, series: &[Series], row: usize, area: &Area, y: f64) -> String {
@@ -245,7 +259,7 @@ impl Panel {
         let at = |estimate: Estimate| area.x(&self.axis, estimate.mean);
         let points: Vec<f64> = series.iter().filter_map(of).map(at).collect();
         let (Some(&first), Some(&last)) = (points.first(), points.last()) else {
-            return line("tick", Anchor::Start, (area.left + 4.0, y), "-");
+            return String::new();
         };
         // A linear axis starts at 0, so the distance from there is the value.
         let is_linear = !self.axis.is_log();
@@ -263,17 +277,30 @@ impl Panel {
                 text += &path("mark", &mark(shape, at(estimate), y));
             }
         }
-        if let [only] = series {
-            let end = of(only).and_then(|estimate| estimate.high);
-            let x = end.map_or(last, |high| area.x(&self.axis, high).max(last));
-            text += &self.number(of(only), x + MARK + 4.0, y);
-        }
         text
     }
 
-    fn number(&self, estimate: Option<Estimate>, x: f64, y: f64) -> String {
-        let text = estimate.map_or("-".into(), |estimate| (self.show)(estimate.mean));
-        line("number", Anchor::Start, (x, y), &text)
+    /// Returns the names of parts with their colours, and of marks with their shapes.
+    fn legend(&self) -> String {
+        let entries: String = match &self.content {
+            Content::Points(series) if series.len() > 1 => {
+                let entry = |(shape, series): (usize, &Series)| {
+                    let mark = path("mark", &mark(shape, 8.0, 8.0));
+                    let svg = "<svg width=\"16\" height=\"16\" aria-hidden=\"true\">";
+                    format!("<span>{svg}{mark}</svg>{}</span>\n", escaped(series.name))
+                };
+                series.iter().enumerate().map(entry).collect()
+            }
+            Content::Points(_) => return String::new(),
+            Content::Bars(parts, _) | Content::Shares(parts) => {
+                let entry = |part: &Part| {
+                    let (class, name) = (class_of(part.cause), part.cause.name());
+                    format!("<span><i class=\"{class}\"></i>{name}</span>\n")
+                };
+                parts.iter().map(entry).collect()
+            }
+        };
+        format!("<p class=\"legend\">{entries}</p>\n")
     }
 
     /// Returns the interval of an estimate. An end beyond the axis has no cap.
@@ -309,89 +336,12 @@ fn mark(shape: usize, x: f64, y: f64) -> String {
     }
 }
 
-/// Returns a chart; nothing without panels.
+/// Returns a figure per panel; nothing without panels.
 pub(super) fn chart(title: &str, labels: &[String], panels: &[Panel]) -> String {
-    if panels.is_empty() {
-        return String::new();
-    }
-    let widest = labels
+    panels
         .iter()
-        .map(|label| text_width(label))
-        .fold(0.0, f64::max);
-    let left = MARGIN + widest.clamp(40.0, LABEL_MOST) + 10.0;
-    let count = to_f64(to_u64(panels.len()));
-    let width = ((WIDTH - left - MARGIN) / count - GAP).max(PANEL_LEAST);
-    let total = left + count * (width + GAP) + MARGIN;
-    let rows = to_f64(to_u64(labels.len()));
-    let top = if labels.len() >= TALL {
-        HEAD
-    } else {
-        HEAD - 20.0
-    };
-    let mut body = String::new();
-    let mut lines = String::new();
-    for (number, text) in labels.iter().enumerate() {
-        let y = top + to_f64(to_u64(number)) * ROW;
-        lines += &format!("M{MARGIN} {y:.1}H{:.1}", total - MARGIN);
-        let at = (left - 10.0, y + ROW / 2.0);
-        body += &label(Anchor::End, at, text, LABEL_MOST);
-    }
-    body.insert_str(0, &path("row", &lines));
-    for (number, panel) in panels.iter().enumerate() {
-        let left = left + to_f64(to_u64(number)) * (width + GAP);
-        let height = rows * ROW;
-        body += &panel.draw(
-            labels,
-            Area {
-                left,
-                top,
-                width,
-                height,
-            },
-        );
-    }
-    let plot = svg(title, total, top + rows * ROW + FOOT, &body);
-    let legend = legend(panels);
-    let title = escaped(title);
-    format!("<figure><figcaption>{title}</figcaption>\n{legend}{plot}</figure>\n")
-}
-
-/// Returns the names of parts with their colours, and of marks with their shapes.
-fn legend(panels: &[Panel]) -> String {
-    let mut entries: Vec<String> = Vec::new();
-    let mut add = |entry: String| {
-        if !entries.contains(&entry) {
-            entries.push(entry);
-        }
-    };
-    for panel in panels {
-        match &panel.content {
-            Content::Points(series) if series.len() > 1 => {
-                for (shape, series) in series.iter().enumerate() {
-                    let shape = path("mark", &mark(shape, 8.0, 8.0));
-                    let svg = format!(
-                        "<svg width=\"16\" height=\"16\" aria-hidden=\"true\">{shape}</svg>"
-                    );
-                    add(format!("{svg}{}", escaped(series.name)));
-                }
-            }
-            Content::Points(_) => {}
-            Content::Bars(parts, _) | Content::Shares(parts) => {
-                for part in parts {
-                    let class = class_of(part.cause);
-                    add(format!("<i class=\"{class}\"></i>{}", part.cause.name()));
-                }
-            }
-        }
-    }
-    if entries.is_empty() {
-        return String::new();
-    }
-    let entries: String = entries
-        .into_iter()
-        .map(|entry| format!("<span>{entry}</span>\n"))
-        .collect();
-    format!("<p class=\"legend\">{entries}</p>\n")
+        .map(|panel| panel.draw(title, labels))
+        .collect()
 }
 
 #[cfg(test)]
@@ -448,7 +398,8 @@ mod tests {
         assert_eq!((linear.len(), log.len()), (1, 2));
         let text = chart("c", &labels, &log);
         assert_eq!(text.matches("<rect ").count(), 3);
-        assert!(text.contains(">t (log axis)</text>") && text.contains("a: total 1<"));
+        assert!(text.contains("<span>t (log axis)</span>") && text.contains("a: total 1<"));
+        assert_eq!(text.matches("<figure>").count(), 2);
         let text = chart("c", &labels, &linear);
         assert!(!text.contains("log axis") && text.contains("b: 20 = host 1 + merge 19"));
         assert!(!text.contains("class=\"mark\""));

@@ -1,5 +1,5 @@
-//! Colours of the page: one per cause, the same as on a device's live page, and the scale of the
-//! heat maps. Schemes have no colour: labels and positions tell them apart.
+//! Colours of the page: one per cause, the same as on a device's live page, those of the curves, and
+//! the scale of the heat maps. A curve has its name at its end, so no colour has to tell it apart.
 
 use ftld_kit::convert::{to_f64, to_u64};
 use nand_model::Cause;
@@ -40,6 +40,22 @@ const SCALE: [Colour; 9] = [
     Colour(0x99, 0x34, 0x04),
     Colour(0x66, 0x25, 0x06),
 ];
+
+/// Colours of the curves, and of their names, on a light and on a dark ground.
+const SERIES: [[Colour; 2]; 8] = [
+    [Colour(0x00, 0x5f, 0x9e), Colour(0x6c, 0xb8, 0xf0)],
+    [Colour(0xa8, 0x42, 0x00), Colour(0xff, 0x9d, 0x5c)],
+    [Colour(0x00, 0x6e, 0x50), Colour(0x48, 0xd0, 0xa5)],
+    [Colour(0x9c, 0x2d, 0x75), Colour(0xf0, 0x8f, 0xc8)],
+    [Colour(0x74, 0x58, 0x00), Colour(0xe2, 0xc5, 0x4e)],
+    [Colour(0x5b, 0x3f, 0xc4), Colour(0xb3, 0x9d, 0xff)],
+    [Colour(0xb5, 0x1b, 0x4e), Colour(0xff, 0x8f, 0xa8)],
+    [Colour(0x48, 0x52, 0x5c), Colour(0xb4, 0xc3, 0xcc)],
+];
+/// Dashes of the curves beyond the colours.
+const DASHES: [&str; 3] = ["none", "6 3", "2 2.5"];
+/// Grounds of the page, light and dark.
+const GROUNDS: [Colour; 2] = [Colour(0xff, 0xff, 0xff), Colour(0x15, 0x18, 0x1c)];
 
 /// Steps of the scale, each a class of the style.
 pub(super) const STEPS: usize = 17;
@@ -99,8 +115,31 @@ pub(super) fn class_of(cause: Cause) -> String {
     format!("c-{}", cause.name())
 }
 
-/// Returns the rules of the classes of causes and steps.
+/// Returns the classes of a curve.
+pub(super) fn series(number: usize) -> String {
+    let dash = number / SERIES.len() % DASHES.len();
+    format!("s{} d{dash}", number % SERIES.len())
+}
+
+/// Returns the rules of the classes of causes, curves and steps.
 pub(super) fn rules() -> String {
+    let of_ground = |ground: usize| -> String {
+        let colours = SERIES.iter().enumerate();
+        colours
+            .map(|(number, colours)| format!(".s{number}{{--of:{}}}", colours[ground].css()))
+            .collect()
+    };
+    let dashes = DASHES.iter().enumerate();
+    let dashes: String = dashes
+        .map(|(number, dash)| format!("path.d{number}{{stroke-dasharray:{dash}}}"))
+        .collect();
+    let curves = format!(
+        ":root{{--ground:{}}}{}{dashes}\n@media screen and (prefers-color-scheme:dark){{:root{{--ground:{}}}{}}}\n",
+        GROUNDS[0].css(),
+        of_ground(0),
+        GROUNDS[1].css(),
+        of_ground(1)
+    );
     let causes = Cause::ALL.into_iter().map(|cause| {
         let (class, colour) = (class_of(cause), of_cause(cause).css());
         format!(".{class}{{fill:{colour};background:{colour}}}\n")
@@ -113,7 +152,7 @@ pub(super) fn rules() -> String {
             text.css()
         )
     });
-    causes.chain(steps).collect()
+    curves + &causes.chain(steps).collect::<String>()
 }
 
 #[cfg(test)]
@@ -122,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_cause_has_a_colour_of_its_own_that_the_live_page_has_too() {
-        let page = include_str!("../../../src/live_page/page.js");
+        let page = include_str!("../../../src/live_page/base.js");
         for (number, cause) in Cause::ALL.into_iter().enumerate() {
             let colour = of_cause(cause);
             for other in &Cause::ALL[..number] {
@@ -138,6 +177,18 @@ mod tests {
                 "{cause:?}"
             );
         }
+    }
+
+    #[test]
+    fn names_of_curves_are_readable_on_both_grounds() {
+        for colours in SERIES {
+            for (colour, ground) in colours.into_iter().zip(GROUNDS) {
+                assert!(colour.contrast(ground) >= 4.5, "{colour:?} on {ground:?}");
+            }
+        }
+        let classes: Vec<String> = (0..24).map(series).collect();
+        assert!((0..24).all(|one| !classes[..one].contains(&classes[one])));
+        assert_eq!((&classes[0][..], &classes[23][..]), ("s0 d0", "s7 d2"));
     }
 
     #[test]

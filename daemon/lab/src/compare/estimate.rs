@@ -116,7 +116,7 @@ fn sample(job: &Job) -> Result<Cost, Failure> {
 }
 
 /// Shows a duration in the unit that people would take.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     match whole(seconds) {
         0..120 => format!("{seconds:.1} s"),
         120..7200 => format!("{:.1} min", seconds / 60.0),

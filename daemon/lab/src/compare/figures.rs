@@ -1,44 +1,44 @@
 //! The figures of a workload, made of its cells.
 
-use super::axis::{Axis, short, time};
+use super::axis::{short, time};
 use super::cells::Cell;
 use super::chart::{Panel, Part, Series, chart};
-use super::curves::{Curve, Curves, curves};
+use super::curves::{Curve, Curves, Shares, curves};
 use crate::replay::{Quantity, Response, Row, estimate};
 use crate::statistics::Estimate;
 use ftl_core::RamPart;
 use ftld_kit::convert::to_f64;
 use nand_model::Cause;
 
-/// Lowest share in a plot of response times; also the share of the maximum of all requests.
-const RAREST: f64 = 1e-5;
-/// Shortest time in such a plot, us.
+/// Shortest time in a plot of response times, us.
 const SHORTEST: f64 = 0.1;
 
-type Side = fn(&Row) -> Option<&Response>;
+/// The response times of one kind of request.
+pub(super) type Side = fn(&Row) -> Option<&Response>;
 
 /// Returns the response times of writes.
-fn writes(row: &Row) -> Option<&Response> {
+pub(super) fn writes(row: &Row) -> Option<&Response> {
     row.response_ns.write.as_ref()
 }
 
 /// Returns the response times of reads.
-fn reads(row: &Row) -> Option<&Response> {
+pub(super) fn reads(row: &Row) -> Option<&Response> {
     row.response_ns.read.as_ref()
 }
 
-/// Returns the figures. `id` is unique on the page.
-pub(super) fn figures(id: &str, cells: &[Cell<'_>], labels: &[String]) -> String {
+/// Returns the figures.
+pub(super) fn figures(cells: &[Cell<'_>], labels: &[String]) -> String {
     let mut text = write_amplification(cells, labels);
     for (name, side) in [("Write", writes as Side), ("Read", reads as Side)] {
         text += &responses(name, side, cells, labels);
-        text += &tails(&format!("{id}-{name}"), name, side, cells, labels);
+        text += &tails(name, side, cells, labels);
     }
-    text += &erases(id, cells, labels);
+    text += &erases(cells, labels);
     let hits = estimates(cells, |row| row.map_cache.hit_ratio);
     let hits = Panel::shares("share of all lookups", hits);
     text += &chart("Mapping cache: hits", labels, &Vec::from_iter(hits));
-    text + &ram(cells, labels)
+    let (ram, note) = ram(cells, labels);
+    format!("<div class=\"figures\">\n{text}{ram}</div>\n{note}")
 }
 
 fn estimates(cells: &[Cell<'_>], of: impl Fn(&Row) -> Option<f64>) -> Vec<Option<Estimate>> {
@@ -92,34 +92,26 @@ fn responses(name: &str, side: Side, cells: &[Cell<'_>], labels: &[String]) -> S
     )
 }
 
-fn tails(id: &str, name: &str, side: Side, cells: &[Cell<'_>], labels: &[String]) -> String {
+fn tails(name: &str, side: Side, cells: &[Cell<'_>], labels: &[String]) -> String {
     let curve = |(cell, label): (&Cell<'_>, _)| {
         let quantiles = side(cell.first())?.quantiles.iter();
-        let points = quantiles.map(|&(share, ns)| ((to_f64(ns) / 1e3).max(SHORTEST), 1.0 - share));
+        let points = quantiles.map(|&(share, ns)| (share, (to_f64(ns) / 1e3).max(SHORTEST)));
         Some(Curve {
             label,
             points: points.collect(),
         })
     };
-    let found: Vec<Curve<'_>> = cells
-        .iter()
-        .zip(labels.iter().map(String::as_str))
-        .filter_map(curve)
-        .collect();
+    let labelled = cells.iter().zip(labels.iter().map(String::as_str));
     curves(&Curves {
-        id: format!("{id}-tails"),
-        title: format!("{name} response time: share of the responses above x"),
+        title: format!("{name} response time: distribution"),
+        unit: "emulated time that this share of the requests does not exceed",
         show: time,
-        shares: Axis::Log {
-            low: RAREST,
-            high: 1.0,
-            zero: false,
-        },
-        curves: found,
+        shares: Shares::Tail,
+        curves: labelled.filter_map(curve).collect(),
     })
 }
 
-fn erases(id: &str, cells: &[Cell<'_>], labels: &[String]) -> String {
+fn erases(cells: &[Cell<'_>], labels: &[String]) -> String {
     let of = |head, value: Quantity| {
         let values = cells
             .iter()
@@ -129,7 +121,6 @@ fn erases(id: &str, cells: &[Cell<'_>], labels: &[String]) -> String {
     };
     let panels = [
         of("mean per block", |row| Some(row.erases.mean)),
-        of("standard deviation", |row| Some(row.erases.stddev)),
         of("maximum", |row| Some(f64::from(row.erases.max))),
     ];
     let panels: Vec<Panel> = panels.into_iter().flatten().collect();
@@ -137,22 +128,19 @@ fn erases(id: &str, cells: &[Cell<'_>], labels: &[String]) -> String {
         label,
         points: spread(cell.first()),
     };
-    let found = cells
-        .iter()
-        .zip(labels.iter().map(String::as_str))
-        .map(curve);
+    let labelled = cells.iter().zip(labels.iter().map(String::as_str));
     chart("Erases", labels, &panels)
         + &curves(&Curves {
-            id: format!("{id}-erases"),
-            title: "Erases: share of the blocks with at most x erases".into(),
+            title: "Erases: distribution".into(),
+            unit: "erases that this share of the blocks does not exceed",
             show: short,
-            shares: Axis::Linear { high: 1.0 },
-            curves: found.collect(),
+            shares: Shares::Linear,
+            curves: labelled.map(curve).collect(),
         })
 }
 
-/// Returns the distribution of erases as a curve: an erase count, and the share of the blocks with
-/// at most that many erases.
+/// Returns the distribution of erases as a curve: a share of the blocks, and the erases that they
+/// do not exceed.
 fn spread(row: &Row) -> Vec<(f64, f64)> {
     let classes = &row.erases.distribution;
     let blocks: f64 = classes.iter().map(|class| to_f64(class.1)).sum();
@@ -160,13 +148,13 @@ fn spread(row: &Row) -> Vec<(f64, f64)> {
     let mut below = 0.0;
     let mut points: Vec<_> = classes
         .first()
-        .map(|class| (f64::from(class.0), 0.0))
+        .map(|class| (0.0, f64::from(class.0)))
         .into_iter()
         .collect();
     for &(from, count) in classes {
         below += to_f64(count);
         let last = from.saturating_add(width - 1).min(row.erases.max);
-        points.push((f64::from(last), below / blocks.max(1.0)));
+        points.push((below / blocks.max(1.0), f64::from(last)));
     }
     points
 }
@@ -200,7 +188,8 @@ impl Kind {
     }
 }
 
-fn ram(cells: &[Cell<'_>], labels: &[String]) -> String {
+/// Returns the figures of RAM, and a note on what they leave out.
+fn ram(cells: &[Cell<'_>], labels: &[String]) -> (String, String) {
     let kib = |bytes: u64| to_f64(bytes) / 1024.0;
     let of = |row: &Row, kind| {
         let parts = row
@@ -214,7 +203,7 @@ fn ram(cells: &[Cell<'_>], labels: &[String]) -> String {
     let kind = |head, kind| panel(head, estimates(cells, |row| Some(of(row, kind))));
     let panels = [
         panel(
-            "paper",
+            "the paper's count",
             estimates(cells, |row| Some(kib(row.ram.paper_bytes))),
         ),
         kind("mapping tables", Kind::Map),
@@ -223,7 +212,7 @@ fn ram(cells: &[Cell<'_>], labels: &[String]) -> String {
     ];
     let panels: Vec<Panel> = panels.into_iter().flatten().collect();
     if panels.is_empty() {
-        return String::new();
+        return (String::new(), String::new());
     }
     let buffers = || cells.iter().map(|cell| of(cell.first(), Kind::Buffers));
     let (least, most) = (
@@ -234,13 +223,10 @@ fn ram(cells: &[Cell<'_>], labels: &[String]) -> String {
         true => kibibytes(least),
         false => format!("{} to {}", kibibytes(least), kibibytes(most)),
     };
-    chart(
-        "RAM: the paper's count, and the allocated tables",
-        labels,
-        &panels,
-    ) + &format!(
-        "<p class=\"note\">Buffers for copies, checkpoints and work in progress are left out: {sizes} per run.</p>\n"
-    )
+    let note = format!(
+        "<p class=\"note\">RAM is without buffers for copies, checkpoints and work in progress: {sizes} per run.</p>\n"
+    );
+    (chart("RAM", labels, &panels), note)
 }
 
 fn kibibytes(kib: f64) -> String {

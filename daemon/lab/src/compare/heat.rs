@@ -104,7 +104,7 @@ impl<'a> Grid<'a> {
             .map(|column| format!("<th scope=\"col\"><span>{}</span></th>", name(column)))
             .collect();
         let mut text = format!(
-            "<figure><figcaption>{}</figcaption>\n{}<div class=\"scroll\"><table class=\"heat\">\n<tr><td></td>{heads}</tr>\n",
+            "<figure class=\"map\"><figcaption>{}</figcaption>\n{}<div class=\"scroll\"><table class=\"heat\">\n<tr><td></td>{heads}</tr>\n",
             escaped(heat.title),
             legend(&scale, heat.show)
         );

@@ -2,11 +2,12 @@
 
 use super::axis::{short, time};
 use super::cells::{self, Cell};
+use super::columns::{COLUMNS, Part};
 use super::heat::{Grid, Heat};
 use super::labels::Labels;
 use super::outcome::Failed;
-use super::{colours, figures, knee, reproduction, table};
-use crate::replay::Row;
+use super::{colours, conclusion, figures, knee, notes, reproduction, table};
+use crate::replay::{Row, estimate};
 use ftld_kit::convert::to_f64;
 use ftld_kit::quote::escaped;
 use ftld_kit::size::show_size;
@@ -37,10 +38,25 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed], command: &[String]) -> Str
     };
     let all = cells::cells(rows);
     let grid = Grid::new(&all, &labels);
-    let mut body: String = HEATS
+    let of = |workload: &str| -> Vec<&Row> {
+        let is_of = |row: &&&Row| row.job.workload == workload;
+        rows.iter().filter(is_of).copied().collect()
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let concluded = workloads
         .iter()
-        .map(|heat| grid.map(heat, &section_of))
-        .collect();
+        .map(|name| conclusions(&section_of(name), &of(name), &labels));
+    let mut body = format!(
+        "<ul class=\"conclusions\">\n{}</ul>\n<p class=\"note\">{} Times are emulated. {} runs, ftld {version}. \
+         <a href=\"#repeat\">How to repeat it</a></p>\n",
+        concluded.collect::<String>(),
+        escaped(&conclusion::basis(&all)),
+        rows.len()
+    );
+    if let Some(warning) = notes::warnings(rows) {
+        body += &format!("<p class=\"error\">{}</p>\n", escaped(&warning));
+    }
+    body.extend(HEATS.iter().map(|heat| grid.map(heat, &section_of)));
     for Failed { job, error, .. } in failed {
         let scheme = job.scheme.as_deref().unwrap_or("default");
         body += &format!(
@@ -51,56 +67,71 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed], command: &[String]) -> Str
         );
     }
     for workload in &workloads {
-        let is_of = |row: &&&Row| row.job.workload == *workload;
-        let of: Vec<_> = rows.iter().filter(is_of).copied().collect();
-        body += &section(&section_of(workload), workload, &of, &labels);
+        body += &section(&section_of(workload), &of(workload), &labels);
     }
     body += &reproduction::section(command, rows);
-    let warning = table::nothing_collected(rows).map_or(String::new(), |warning| {
-        format!("<p class=\"error\">{}</p>\n", escaped(&warning))
-    });
-    let version = env!("CARGO_PKG_VERSION");
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>ftld compare</title><style>\n{STYLE}{}</style></head><body>\n<h1>ftld compare</h1>\n\
-         <p class=\"note\">{} runs, ftld {version}. Times are emulated. <a href=\"#repeat\">How to repeat it</a></p>\n\
-         {warning}{body}</body></html>\n",
-        colours::rules(),
-        rows.len()
+         {body}</body></html>\n",
+        colours::rules()
     )
 }
 
-fn section(id: &str, workload: &str, rows: &[&Row], all: &Labels) -> String {
-    assert!(!rows.is_empty(), "a section for {workload} without a run");
+/// Returns the sentences that conclude about a workload.
+fn conclusions(id: &str, rows: &[&Row], labels: &Labels) -> String {
+    let Some(first) = rows.first() else {
+        return String::new();
+    };
+    let name = escaped(&labels.workload(first));
+    let sentences = conclusion::sentences(&cells::cells(rows), labels).into_iter();
+    let items = sentences.map(|(settings, sentence)| {
+        let settings = match settings.is_empty() {
+            true => String::new(),
+            false => format!(", {}", escaped(&settings)),
+        };
+        format!("<li><a href=\"#{id}\">{name}</a>{settings}: {sentence}</li>\n")
+    });
+    items.collect()
+}
+
+fn section(id: &str, rows: &[&Row], all: &Labels) -> String {
+    assert!(!rows.is_empty(), "a section without a run");
     let of = &cells::cells(rows)[..];
     let labels: Vec<_> = of.iter().map(|cell| all.of(cell.first())).collect();
     format!(
-        "<section id=\"{id}\"><h2>{}</h2>\n<p class=\"note\">{}</p>\n{}{}{}</section>\n",
-        escaped(workload),
-        escaped(&about(rows, all)),
+        "<section id=\"{id}\"><h2>{}</h2>\n<p class=\"note\">{}</p>\n{}{}{}{}</section>\n",
+        escaped(&all.workload(rows[0])),
+        escaped(&about(rows)),
         tables(of, all),
+        explained(rows, of, all),
         reproduction::commands(of),
-        figures::figures(id, of, &labels)
+        figures::figures(of, &labels)
     )
 }
 
-fn about(of: &[&Row], labels: &Labels) -> String {
+fn about(of: &[&Row]) -> String {
     let device = |row: &&Row| {
         let device = &row.device;
         format!(
-            "{} for the host on {} of {}, effective over-provisioning {:.1} %",
+            "{} for the host on {} of {}",
             show_size(device.size_bytes),
             show_size(device.raw_bytes),
-            device.profile,
-            device.effective_op_percent
+            device.profile
         )
     };
-    let mut devices: Vec<_> = of.iter().map(device).collect();
-    devices.dedup();
+    let mut devices: Vec<String> = Vec::new();
+    for device in of.iter().map(device) {
+        if !devices.contains(&device) {
+            devices.push(device);
+        }
+    }
     let Row { job, requests, .. } = of[0];
+    let trace = requests.format.is_some().then_some(&job.workload);
     let response_unit = serde_json::to_value(job.method.response_unit()).unwrap_or_default();
     format!(
-        "{}. {} requests, {} pages read, {} written. {}Preconditioning {}{}, response unit {}.{}",
+        "{}{}. {} requests, {} pages read, {} written. {}Preconditioning {}{}, response unit {}.",
+        trace.map_or(String::new(), |trace| format!("{trace}. ")),
         devices.join("; "),
         requests.completed,
         requests.pages_read,
@@ -112,38 +143,79 @@ fn about(of: &[&Row], labels: &Labels) -> String {
         job.method.age.map_or(String::new(), |age| format!(
             ", {age} drive writes of random pages"
         )),
-        response_unit.as_str().unwrap_or_default(),
-        table::unsettled(of, labels) + &table::overloaded(of, labels)
+        response_unit.as_str().unwrap_or_default()
     )
 }
 
-fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
-    let mut lines: Vec<_> = of.iter().map(|cell| table::line(cell, labels)).collect();
-    lines.insert(0, table::heads());
-    lines.push(table::optimum(&of[0]));
-    drop_empty_columns(&mut lines);
-    let bound = lines.pop().unwrap_or_default();
-    let mut text = rows(&lines, &bound);
-    if cells::is_repeated(of) {
-        text += "<p class=\"note\">Means over the seeds, with the 95 % interval, also in the figures; curves are those of the first seed.</p>\n";
+/// Returns the sentences that explain the tables of a section.
+fn explained(rows: &[&Row], cells: &[Cell<'_>], labels: &Labels) -> String {
+    let mut notes = vec![
+        notes::unsettled(rows, labels),
+        notes::overloaded(rows, labels),
+        notes::mean_beyond_p99(cells, labels),
+        notes::over_provisioning(rows),
+    ];
+    if cells::is_repeated(cells) {
+        notes.push("Means over the seeds, with the 95 % interval, also in the figures; curves are those of the first seed.".into());
     }
-    for knee in knee::knees(of) {
-        let knee = escaped(&knee.text(labels));
-        text += &format!("<p class=\"note\">{knee}</p>\n");
+    notes.extend(knee::knees(cells).iter().map(|knee| knee.text(labels)));
+    let items = notes.iter().filter(|note| !note.is_empty());
+    let items: String = items
+        .map(|note| format!("<li>{}</li>\n", escaped(note.trim())))
+        .collect();
+    match items.is_empty() {
+        true => items,
+        false => format!("<ul class=\"note\">\n{items}</ul>\n"),
     }
-    for table::Ratios { title, lines } in table::ratios(of, labels) {
-        text += &format!(
-            "<p class=\"note\">{}</p>\n{}",
-            escaped(&title),
-            rows(&lines, &[])
-        );
-    }
-    text
 }
 
-/// Drops the columns that have no value in any line.
-fn drop_empty_columns(lines: &mut [Vec<String>]) {
-    let is_used = |column: usize| lines[1..].iter().any(|line| line[column] != "-");
+fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
+    let text: String = Part::ALL
+        .iter()
+        .map(|part| part_table(*part, of, labels))
+        .collect();
+    let mut ratios = String::new();
+    for table::Ratios { title, mut lines } in table::ratios(of, labels) {
+        let cells = lines.len() - 1;
+        drop_empty_columns(&mut lines, cells);
+        ratios += &rows(&title, &lines, &[]);
+    }
+    format!("<div class=\"tables\">\n{text}{ratios}</div>\n")
+}
+
+/// Returns a table of the cells; nothing if no cell has a value.
+fn part_table(part: Part, of: &[Cell<'_>], labels: &Labels) -> String {
+    let columns = COLUMNS.iter().filter(|column| column.part == part);
+    let line = |label: String, cells: Vec<String>| std::iter::once(label).chain(cells).collect();
+    let mut lines: Vec<Vec<String>> = vec![line(
+        String::new(),
+        columns.clone().map(|column| column.name.into()).collect(),
+    )];
+    lines.extend(of.iter().map(|cell| {
+        let values = columns.clone();
+        let values = values.map(|column| column.human(estimate(&cell.runs, column.of)));
+        line(labels.of(cell.first()), values.collect())
+    }));
+    let bound = columns.map(|column| {
+        let bound = estimate(&of[0].runs, column.bound);
+        bound.map_or("-".into(), |bound| column.unit.of(bound.mean))
+    });
+    lines.push(line("optimum (bound)".into(), bound.collect()));
+    drop_empty_columns(&mut lines, of.len());
+    let mut bound = lines.pop().unwrap_or_default();
+    if bound.iter().skip(1).all(|cell| cell == "-") {
+        bound.clear();
+    }
+    match lines[0].len() {
+        0 | 1 => String::new(),
+        _ => rows(part.title(), &lines, &bound),
+    }
+}
+
+/// Drops the columns in which no line of these cells has a value; the first line has the headings.
+fn drop_empty_columns(lines: &mut [Vec<String>], cells: usize) {
+    let cells = &lines[1..=cells];
+    let is_used = |column: usize| cells.iter().any(|line| line[column] != "-");
     let used: Vec<bool> = (0..lines[0].len()).map(is_used).collect();
     for line in lines {
         let mut used = used.iter();
@@ -152,7 +224,7 @@ fn drop_empty_columns(lines: &mut [Vec<String>]) {
 }
 
 /// Returns a table: headings, lines, and the bound if there is one.
-fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
+fn rows(title: &str, lines: &[Vec<String>], bound: &[String]) -> String {
     let cells = |tag: &str, cells: &[String]| {
         cells
             .iter()
@@ -160,7 +232,8 @@ fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
             .collect::<String>()
     };
     let mut text = format!(
-        "<div class=\"scroll wide\"><table><tr>{}</tr>\n",
+        "<div><p class=\"head\">{}</p><div class=\"scroll\"><table><tr>{}</tr>\n",
+        escaped(title),
         cells("th", &lines[0])
     );
     for line in &lines[1..] {
@@ -169,7 +242,7 @@ fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
     if !bound.is_empty() {
         text += &format!("<tr class=\"bound\">{}</tr>", cells("td", bound));
     }
-    text + "</table></div>\n"
+    text + "</table></div></div>\n"
 }
 
 #[cfg(test)]
@@ -241,6 +314,20 @@ mod tests {
             assert!(cells[number].contains("class=\"h0 best\""));
         }
         assert!(page.contains("(log axis)") && page.contains("share of each cause"));
+        // The page opens with a sentence per workload, by the name of its trace.
+        let opening = page.split("</ul>").next().unwrap();
+        let items: Vec<&str> = opening.split("<li>").skip(1).collect();
+        assert_eq!(items.len(), 10);
+        let first = items[0].split("</li>").next().unwrap();
+        assert!(
+            first.contains("<b>scheme0</b> has the least write amplification, 1.000, scheme1 "),
+            "{first}"
+        );
+        assert!(
+            first.contains("scheme1 15 % more; no difference in p99 of writes, "),
+            "{first}"
+        );
+        assert!(page.contains("One seed: there is no interval"));
     }
 
     #[test]
@@ -273,7 +360,12 @@ mod tests {
     #[test]
     fn values_of_one_magnitude_have_bars_and_seeds_have_intervals() {
         let mut rows: Vec<Row> = hundred().into_iter().take(2).collect();
+        // A trace has the name of its file, and its path in the text below.
+        for row in &mut rows {
+            row.requests.format = Some("plain".into());
+        }
         let page = page_of(&rows);
+        assert!(page.contains("<h2>xxxx") && page.contains("more&quot;/xxxx"));
         assert!(!page.contains("share of each cause") && page.contains("class=\"frame\""));
         assert!(!page.contains("class=\"interval\"") && page.contains("<rect class=\"c-host\""));
         let mut again = rows[0].clone();
@@ -283,5 +375,9 @@ mod tests {
         let page = page_of(&rows);
         assert!(page.contains("class=\"interval\"") && page.contains(", 95 % interval "));
         assert!(page.contains("<div>1 to 2</div>"), "the seeds");
+        // 1 and 1.2 against 1.154: the interval is wider than the difference.
+        let sentence = "no difference in write amplification beyond the spread, 1.1 ± 1.3; ";
+        assert!(page.contains(sentence), "{page}");
+        assert!(page.contains("<td>1.1 ± 1.3</td>"), "as in the table");
     }
 }

@@ -3,6 +3,7 @@
 use crate::replay::{Job, Row};
 use ftld_kit::size::{parse_size, show_size};
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::slice::SliceIndex;
 
 type Setting = fn(&Job) -> Option<String>;
@@ -41,6 +42,14 @@ pub(super) struct Labels {
     /// Number of runs of a scheme, and of those with a parameter value.
     schemes: HashMap<String, usize>,
     values: HashMap<(String, String), usize>,
+    /// Paths of the traces by the names of their files.
+    traces: HashMap<String, BTreeSet<String>>,
+}
+
+/// Returns the name of a trace's file; `None` for a synthetic workload.
+fn file_name(row: &Row) -> Option<&str> {
+    row.requests.format.as_ref()?;
+    Path::new(&row.job.workload).file_name()?.to_str()
 }
 
 impl Labels {
@@ -58,10 +67,18 @@ impl Labels {
                     .or_default() += 1;
             }
         }
+        let mut traces: HashMap<String, BTreeSet<String>> = HashMap::new();
+        for row in rows {
+            if let Some(name) = file_name(row) {
+                let paths = traces.entry(name.to_owned()).or_default();
+                paths.insert(row.job.workload.clone());
+            }
+        }
         Labels {
             varied,
             schemes,
             values,
+            traces,
         }
     }
 
@@ -83,7 +100,24 @@ impl Labels {
 
     /// Returns the workload, and the settings that all cells of its group share.
     pub(super) fn of_group(&self, row: &Row) -> String {
-        row.job.workload.clone() + &self.settings(row, PRESET + 1..)
+        self.workload(row) + &self.settings(row, PRESET + 1..)
+    }
+
+    /// Returns the name of a workload: of a trace that of its file, or its path if another trace
+    /// has that name.
+    pub(super) fn workload(&self, row: &Row) -> String {
+        let workload = &row.job.workload;
+        match file_name(row) {
+            Some(name) if self.traces.get(name).is_some_and(|paths| paths.len() == 1) => {
+                name.to_owned()
+            }
+            _ => workload.clone(),
+        }
+    }
+
+    /// Returns the settings that all cells of a group share, of those that differ.
+    pub(super) fn of_settings(&self, row: &Row) -> String {
+        self.settings(row, PRESET + 1..).trim_start().to_owned()
     }
 
     fn settings(&self, row: &Row, which: impl SliceIndex<[usize], Output = [usize]>) -> String {

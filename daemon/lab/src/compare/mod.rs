@@ -9,6 +9,8 @@ mod axis;
 mod cells;
 mod chart;
 mod colours;
+mod columns;
+mod conclusion;
 mod csv;
 mod curves;
 mod estimate;
@@ -17,8 +19,10 @@ mod heat;
 mod html;
 mod knee;
 mod labels;
+mod notes;
 mod outcome;
 mod plan;
+mod progress;
 mod raw_flash;
 mod repeat;
 mod reproduction;
@@ -27,9 +31,9 @@ mod svg;
 mod sweep;
 mod table;
 mod traces;
+mod units;
 
 pub use args::CompareArgs;
-use ftld_kit::convert::to_u64;
 pub use repeat::repeat;
 
 use crate::replay::{Job, Row, Summary};
@@ -37,11 +41,11 @@ use append::Appended;
 use csv::Csv;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::{print, spares, unwritable, writable};
-use indicatif::{ProgressBar, ProgressStyle};
 use outcome::{Failed, Outcome};
+use progress::{Progress, Running};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use traces::Traces;
 
 /// `ftld compare`.
@@ -148,23 +152,23 @@ fn run_all(
     each: &mut dyn FnMut(&Outcome) -> Result<(), Failure>,
 ) -> Result<Vec<Outcome>, Failure> {
     Traces::read(&jobs).all_readable()?;
-    let bar = ProgressBar::new(to_u64(jobs.len()));
-    let style =
-        ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
-    bar.set_style(style.expect("the template is right"));
     let (next, total) = (AtomicUsize::new(0), jobs.len());
+    let (mut progress, running) = (Progress::new(total), Running::default());
     let threads = threads.max(1);
     let (tell, told) = mpsc::channel();
     let outcomes = std::thread::scope(|scope| {
         for _ in 0..threads.min(total) {
-            let (tell, next, jobs) = (tell.clone(), &next, &jobs);
+            let (tell, next, jobs, running) = (tell.clone(), &next, &jobs, &running);
             scope.spawn(move || {
                 while let Some((number, job)) = {
                     let number = next.fetch_add(1, Relaxed);
                     jobs.get(number).map(|job| (number, job))
                 } {
+                    running.begin(number, job);
+                    let outcome = Outcome::of(job.clone());
+                    running.end(number);
                     // The receiver is gone after the output has failed.
-                    if tell.send((number, Outcome::of(job.clone()))).is_err() {
+                    if tell.send((number, outcome)).is_err() {
                         break;
                     }
                 }
@@ -172,13 +176,20 @@ fn run_all(
         }
         drop(tell);
         let (mut early, mut outcomes) = (BTreeMap::new(), Vec::with_capacity(total));
-        for (number, outcome) in told {
-            early.insert(number, outcome);
-            while let Some(outcome) = early.remove(&outcomes.len()) {
-                bar.suspend(|| each(&outcome))?;
-                outcomes.push(outcome);
+        loop {
+            match told.recv_timeout(progress.wait()) {
+                Ok((number, outcome)) => {
+                    early.insert(number, outcome);
+                    while let Some(outcome) = early.remove(&outcomes.len()) {
+                        progress.bar.suspend(|| each(&outcome))?;
+                        outcomes.push(outcome);
+                    }
+                    progress.add();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
-            bar.inc(1);
+            progress.tell(&running);
         }
         assert!(
             early.is_empty() && outcomes.len() == total,
@@ -188,7 +199,7 @@ fn run_all(
         );
         Ok(outcomes)
     });
-    bar.finish_and_clear();
+    progress.bar.finish_and_clear();
     outcomes
 }
 
@@ -220,7 +231,7 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
         let page = html::page(&rows, &failed, &command());
         std::fs::write(file, page).map_err(|error| unwritable("--html", file, &error))?;
     }
-    if let Some(warning) = table::nothing_collected(&rows) {
+    if let Some(warning) = notes::warnings(&rows) {
         tracing::warn!("{warning}");
     }
     for Failed { job, error, .. } in &failed {

@@ -206,7 +206,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::super::csv::Csv;
-    use super::super::{html, table};
+    use super::super::{html, notes, table};
     use super::*;
     use crate::replay::{self, Job};
     use proptest::prelude::*;
@@ -234,7 +234,7 @@ mod tests {
     fn show(read: &[Placed]) {
         let rows: Vec<&Row> = read.iter().filter_map(|read| read.outcome.row()).collect();
         assert!(!table::text(&rows).is_empty());
-        table::nothing_collected(&rows);
+        notes::warnings(&rows);
         assert!(html::page(&rows, &[], &["ftld".into()]).ends_with("</html>\n"));
         for row in &rows {
             assert!(Csv::default().line(row, None).ends_with('\n'));

@@ -3,6 +3,9 @@
 use super::axis::Axis;
 use ftld_kit::quote::escaped;
 
+/// Width of a plot: with it, the text of a plot is readable on a phone.
+pub(super) const WIDTH: f64 = 340.0;
+
 /// Width of a character in the plots, at 13 px, for the widest of the usual fonts.
 fn glyph(c: char) -> f64 {
     match c {
@@ -75,14 +78,19 @@ impl Area {
         y: f64,
         show: fn(f64) -> String,
     ) -> String {
+        let (mut labels, mut end) = (String::new(), f64::NEG_INFINITY);
         let ticks = axis.ticks(most).into_iter();
-        ticks
-            .filter(|tick| tick.is_labelled)
-            .map(|tick| {
-                let x = self.x(axis, tick.value);
-                line("tick", Anchor::Middle, (x, y), &show(tick.value))
-            })
-            .collect()
+        for tick in ticks.filter(|tick| tick.is_labelled) {
+            let text = show(tick.value);
+            // A label at an end stays within the plot. One that would cover another is left out.
+            let half = text_width(&text) / 2.0;
+            let x = self.x(axis, tick.value).clamp(half, WIDTH - half);
+            if x - half >= end {
+                labels += &line("tick", Anchor::Middle, (x, y), &text);
+                end = x + half;
+            }
+        }
+        labels
     }
 }
 
@@ -114,13 +122,10 @@ pub(super) fn label(anchor: Anchor, at: (f64, f64), label: &str, width: f64) -> 
     format!("<g><title>{}</title>{text}</g>\n", escaped(label))
 }
 
-/// Returns a plot of this size.
-pub(super) fn svg(title: &str, width: f64, height: f64, body: &str) -> String {
-    // Narrower than this, its text is not readable; then it scrolls.
-    let least = width.min(700.0);
+/// Returns a plot of this height, which is as wide as its place.
+pub(super) fn svg(title: &str, height: f64, body: &str) -> String {
     format!(
-        "<div class=\"scroll\"><svg role=\"img\" aria-label=\"{}\" style=\"min-width:{least:.0}px\" \
-         width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\">\n{body}</svg></div>\n",
+        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\">\n{body}</svg>\n",
         escaped(title)
     )
 }

@@ -1,14 +1,13 @@
 //! Rows side by side, human-readable: a line per cell, with intervals if it has several seeds.
 
 use super::cells::{Cell, cells};
+use super::columns::{COLUMNS, Column};
 use super::knee::knees;
 use super::labels::Labels;
-use crate::replay::{Quantity, Response, Row, Summary, estimate, overload, trace_format};
-use crate::statistics::{Difference, Estimate};
-use ftld_kit::convert::{to_f64, whole};
+use super::notes::{overloaded, unsettled};
+use crate::replay::{Row, Summary, estimate, trace_format};
+use crate::statistics::Difference;
 use ftld_kit::output::{width, wrapped};
-use ftld_kit::size::show_size;
-use std::collections::BTreeSet;
 
 /// Returns the workloads in order of appearance.
 pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
@@ -21,279 +20,28 @@ pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     names
 }
 
-/// A column: its heading, the value of a row, the value of the bound, and the number format.
-struct Column {
-    head: &'static str,
-    of: Quantity,
-    bound: Quantity,
-    show: fn(f64) -> String,
-    /// Whether cells with several seeds show the interval.
-    interval: bool,
-}
-
-fn us(ns: f64) -> String {
-    format!("{:.1}", ns / 1e3)
-}
-
-fn of(response: &Option<Response>, value: fn(&Response) -> f64) -> Option<f64> {
-    response.as_ref().map(value)
-}
-
-/// Returns a value of all requests of an open loop.
-fn open(row: &Row, value: fn(&Response) -> f64) -> Option<f64> {
-    row.load.as_ref()?;
-    of(&row.response_ns.all, value)
-}
-
-/// Columns; those that a reader looks at first come first.
-const COLUMNS: &[Column] = &[
-    Column {
-        head: "OP %",
-        of: |row| Some(row.device.effective_op_percent),
-        bound: |_| None,
-        show: |percent| format!("{percent:.1}"),
-        interval: false,
-    },
-    Column {
-        head: "WAF",
-        of: |row| row.write_amplification.total,
-        bound: |row| row.write_amplification.total.map(|_| 1.0),
-        show: |value| format!("{value:.3}"),
-        interval: true,
-    },
-    Column {
-        head: "taxes",
-        of: |row| row.write_amplification.taxes,
-        bound: |_| None,
-        show: |value| format!("{value:.3}"),
-        interval: false,
-    },
-    Column {
-        head: "write mean us",
-        of: |row| of(&row.response_ns.write, |write| write.mean),
-        bound: |row| row.optimum.mean_write_ns,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "p99",
-        of: |row| of(&row.response_ns.write, |write| to_f64(write.p99)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "p99.9",
-        of: |row| of(&row.response_ns.write, |write| to_f64(write.p999)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "max",
-        of: |row| of(&row.response_ns.write, |write| to_f64(write.max)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "read mean us",
-        of: |row| of(&row.response_ns.read, |read| read.mean),
-        bound: |row| row.optimum.mean_read_ns,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "p99",
-        of: |row| of(&row.response_ns.read, |read| to_f64(read.p99)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "p99.9",
-        of: |row| of(&row.response_ns.read, |read| to_f64(read.p999)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "max",
-        of: |row| of(&row.response_ns.read, |read| to_f64(read.max)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "flash time s",
-        of: |row| Some(row.flash_busy_ns.total()),
-        bound: |row| Some(row.optimum.work_ns),
-        show: |ns| format!("{:.2}", ns / 1e9),
-        interval: false,
-    },
-    Column {
-        head: "used",
-        of: |row| Some(row.collected.utilisation),
-        bound: |_| None,
-        show: |share| format!("{:.1} %", share * 100.0),
-        interval: false,
-    },
-    Column {
-        head: "copies",
-        of: |row| Some(to_f64(row.collected.copies)),
-        bound: |_| Some(0.0),
-        show: |pages| format!("{pages:.0}"),
-        interval: false,
-    },
-    Column {
-        head: "erases/block",
-        of: |row| Some(row.erases.mean),
-        bound: |row| Some(row.optimum.erases / f64::from(row.device.blocks)),
-        show: |value| format!("{value:.2}"),
-        interval: true,
-    },
-    Column {
-        head: "stddev",
-        of: |row| Some(row.erases.stddev),
-        bound: |_| None,
-        show: |value| format!("{value:.2}"),
-        interval: false,
-    },
-    Column {
-        head: "map hits",
-        of: |row| row.map_cache.hit_ratio,
-        bound: |_| None,
-        show: |value| format!("{value:.3}"),
-        interval: false,
-    },
-    Column {
-        head: "raw",
-        of: |row| Some(to_f64(row.device.raw_bytes)),
-        bound: |_| None,
-        show: |bytes| show_size(whole(bytes)),
-        interval: false,
-    },
-    Column {
-        head: "RAM paper",
-        of: |row| Some(to_f64(row.ram.paper_bytes)),
-        bound: |_| None,
-        show: |bytes| show_size(whole(bytes)),
-        interval: false,
-    },
-    Column {
-        head: "RAM real",
-        of: |row| Some(to_f64(row.ram.allocated_bytes)),
-        bound: |_| None,
-        show: |bytes| show_size(whole(bytes)),
-        interval: false,
-    },
-    Column {
-        head: "offered/s",
-        of: |row| row.load.as_ref()?.offered_per_second,
-        bound: |_| None,
-        show: |rate| format!("{rate:.1}"),
-        interval: false,
-    },
-    Column {
-        head: "completed/s",
-        of: |row| row.load.as_ref()?.completed_per_second,
-        bound: |_| None,
-        show: |rate| format!("{rate:.1}"),
-        interval: false,
-    },
-    Column {
-        head: "all mean us",
-        of: |row| open(row, |all| all.mean),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "p99",
-        of: |row| open(row, |all| to_f64(all.p99)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "p99.9",
-        of: |row| open(row, |all| to_f64(all.p999)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-    Column {
-        head: "max",
-        of: |row| open(row, |all| to_f64(all.max)),
-        bound: |_| None,
-        show: us,
-        interval: true,
-    },
-];
-
-/// Returns a sentence with the runs whose write amplification had not settled.
-pub(super) fn unsettled(rows: &[&Row], labels: &Labels) -> String {
-    let is_open = |row: &&&Row| row.settling.as_ref().is_some_and(|of| !of.is_settled);
-    let open: BTreeSet<_> = rows
-        .iter()
-        .filter(is_open)
-        .map(|row| labels.of(row))
-        .collect();
-    match open.is_empty() {
-        true => String::new(),
-        false => format!(
-            " The write amplification had not settled in runs of {}.",
-            open.into_iter().collect::<Vec<_>>().join(", ")
-        ),
-    }
-}
-
-/// Returns a sentence with the runs whose device did not sustain the load.
-pub(super) fn overloaded(rows: &[&Row], labels: &Labels) -> String {
-    let over = rows.iter().filter(|row| overload(row).is_some());
-    let over: BTreeSet<_> = over.map(|row| labels.of(row)).collect();
-    match over.is_empty() {
-        true => String::new(),
-        false => format!(
-            " The device did not sustain the load in runs of {}: response times grow with their length.",
-            over.into_iter().collect::<Vec<_>>().join(", ")
-        ),
-    }
-}
-
 /// Returns the headings of the table's columns; the first is that of the label.
-pub(super) fn heads() -> Vec<String> {
+fn heads() -> Vec<String> {
     std::iter::once("")
         .chain(COLUMNS.iter().map(|column| column.head))
         .map(str::to_owned)
         .collect()
 }
 
-fn shown(column: &Column, value: Option<Estimate>) -> String {
-    let Some(value) = value else {
-        return "-".into();
-    };
-    let mean = (column.show)(value.mean);
-    match value.half_width().filter(|_| column.interval) {
-        Some(half) => format!("{mean} ±{}", (column.show)(half)),
-        None => mean,
-    }
-}
-
 /// Returns the table's line of a cell.
-pub(super) fn line(cell: &Cell<'_>, labels: &Labels) -> Vec<String> {
+fn line(cell: &Cell<'_>, labels: &Labels) -> Vec<String> {
     let values = COLUMNS
         .iter()
-        .map(|column| shown(column, estimate(&cell.runs, column.of)));
+        .map(|column| column.plain(estimate(&cell.runs, column.of)));
     std::iter::once(labels.of(cell.first()))
         .chain(values)
         .collect()
 }
 
 /// Returns the bound of a workload. Its pages are the same under every scheme.
-pub(super) fn optimum(cell: &Cell<'_>) -> Vec<String> {
+fn optimum(cell: &Cell<'_>) -> Vec<String> {
     let bound = |column: &Column| {
-        estimate(&cell.runs, column.bound).map_or("-".into(), |value| (column.show)(value.mean))
+        estimate(&cell.runs, column.bound).map_or("-".into(), |value| column.unit.plain(value.mean))
     };
     std::iter::once("optimum (bound)".into())
         .chain(COLUMNS.iter().map(bound))
@@ -353,22 +101,6 @@ fn ratio_cells(summary: &Summary) -> impl Iterator<Item = String> {
                 Difference::Less | Difference::More => format!("{:.3} {interval}", ratio.ratio),
             }
         })
-    })
-}
-
-/// Returns a warning if no run copied a page to reclaim space; `None` without runs.
-pub(super) fn nothing_collected(rows: &[&Row]) -> Option<String> {
-    let nothing = !rows.is_empty() && rows.iter().all(|row| row.collected.copies == 0);
-    let erases: u128 = rows
-        .iter()
-        .map(|row| u128::from(row.collected.erases))
-        .sum();
-    nothing.then(|| {
-        format!(
-            "NOTHING WAS COLLECTED: no run copied a page to reclaim space ({erases} erases in {} runs), so these figures do not \
-             compare garbage collection; use --precondition steady or --age, or more requests or --loops",
-            rows.len()
-        )
     })
 }
 

@@ -47,7 +47,7 @@ pub(crate) use report::{overload, trace_format};
 pub(crate) use row::{ConvertCost, Load, Row, SCHEMA, Stalls};
 pub(crate) use run::{Run, check_sizes};
 pub(crate) use sample::{Sample, run_sample};
-pub(crate) use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
+pub(crate) use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate, ratio};
 pub use twin::{Twin, TwinPlan, TwinView};
 
 use execute::{execute, guarded};

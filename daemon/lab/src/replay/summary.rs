@@ -99,7 +99,7 @@ pub(crate) fn estimate(runs: &[&Row], of: Quantity) -> Option<Estimate> {
 }
 
 /// Returns the ratio of a quantity between two cells, over the seeds that both have.
-fn ratio(runs: &[&Row], base: &[&Row], of: Quantity) -> Option<Ratio> {
+pub(crate) fn ratio(runs: &[&Row], base: &[&Row], of: Quantity) -> Option<Ratio> {
     let by_seed: BTreeMap<u64, f64> = base
         .iter()
         .filter_map(|row| Some((row.job.seed, of(row)?)))

@@ -39,7 +39,7 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
             ),
             (
                 "Cut the power of the flash, and mount the image again:",
-                &["ftld inject power-cut ublkb0", "ftld /dev/ublkb0"],
+                &["ftld inject power-cut ublkb0", "ftld start ublkb0"],
             ),
         ],
     ),
@@ -163,8 +163,11 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "ftld-presets",
         &[(
-            "List the presets, and run one:",
-            &["ftld presets", "ftld replay uniform --preset lazyftl-paper"],
+            "Show one, and run it:",
+            &[
+                "ftld presets lazyftl-paper",
+                "ftld replay uniform --preset lazyftl-paper",
+            ],
         )],
     ),
     (
@@ -173,6 +176,19 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
             "Watch another scheme, with files that are made and removed:",
             &["ftld demo --scheme fast --load files"],
         )],
+    ),
+    (
+        "ftld-start",
+        &[
+            (
+                "Stop a device, and serve it again with the same target and options:",
+                &["ftld stop demo", "ftld start demo"],
+            ),
+            (
+                "Serve two again after a power cut; they recover:",
+                &["ftld list --all", "ftld start demo disk"],
+            ),
+        ],
     ),
     (
         "ftld-list",
@@ -191,8 +207,8 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "ftld-rm",
         &[(
-            "Remove the image of a stopped instance:",
-            &["ftld stop demo", "ftld rm demo"],
+            "Remove the images of all instances:",
+            &["ftld stop --all", "ftld rm demo disk"],
         )],
     ),
     (
@@ -215,7 +231,7 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "ftld-stop",
         &[
-            ("Stop an instance cleanly:", &["ftld stop demo"]),
+            ("Stop two instances cleanly:", &["ftld stop demo disk"]),
             (
                 "Remove a device although it is mounted:",
                 &["ftld stop ublkb0 --force"],
@@ -310,8 +326,11 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "ftld-inject-clear",
         &[(
-            "End all faults of requests:",
-            &["ftld inject clear --name demo"],
+            "End the delays; end all faults of requests:",
+            &[
+                "ftld inject clear demo --kind slow",
+                "ftld inject clear demo",
+            ],
         )],
     ),
     (
@@ -342,7 +361,7 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
             "Record a run, and say what it has reported:",
             &[
                 "ftld --detach --name demo --record run.rec 'nbd+unix:///?socket=/tmp/demo.sock'",
-                "ftld mark --name demo order-17",
+                "ftld mark demo order-17",
             ],
         )],
     ),

@@ -241,6 +241,11 @@ fn of_the_program() -> Roff {
     );
     entry(
         &mut page,
+        "/var/lib/ftld/NAME.start",
+        "options of its last start, for ftld-start(8)",
+    );
+    entry(
+        &mut page,
         "/run/ftld/NAME/",
         "its process number and control socket, while it runs",
     );

@@ -106,8 +106,11 @@ pub(crate) fn places(
     show(dirs, &status, Some(shown(path)), pieces, as_json)
 }
 
-/// Returns the instance that has a file, the written bytes of its device, and how many are reserved.
-fn of_file(dirs: &Dirs, path: &Path) -> Result<(Box<Status>, (Vec<Piece>, u64)), Failure> {
+/// Written bytes of a device, and how many are reserved.
+type Pieces = (Vec<Piece>, u64);
+
+/// Returns the instance that has a file, and the file's bytes on its device.
+fn of_file(dirs: &Dirs, path: &Path) -> Result<(Box<Status>, Pieces), Failure> {
     let facts = std::fs::metadata(path).map_err(|error| {
         let is_name = path.to_str().is_some_and(|name| dirs.holder(name).is_some());
         match is_name {

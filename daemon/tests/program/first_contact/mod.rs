@@ -1,9 +1,11 @@
 //! First use of the program: errors and their remedies, settings and where each is from, a start in
 //! the background.
 
+mod completions;
 mod errors;
 mod home;
 mod outputs;
+mod start;
 mod terminal;
 mod wrong_use;
 
@@ -307,102 +309,6 @@ fn manual_pages_and_completions_come_from_the_program() {
             "{shell}"
         );
     }
-}
-
-/// Requests completions as bash does.
-#[test]
-fn completions_know_schemes_parameters_and_instances() {
-    let host = Host::new();
-    host.json(&["create", "--name", "mine", "--size", "4MiB", "--json"]);
-    let offered = |line: &str| {
-        let words: Vec<_> = line.split(' ').collect();
-        let last = words[words.len() - 2..].to_vec();
-        let ask = format!(
-            "source <($FTLD completions bash); COMP_WORDS=({}); COMP_CWORD={}; \
-             ftld() {{ \"$FTLD\" \"$@\"; }}; _ftld ftld '{}' '{}'; echo \"${{COMPREPLY[@]}}\"",
-            words
-                .iter()
-                .map(|word| format!("'{word}' "))
-                .collect::<String>(),
-            words.len() - 1,
-            last[1],
-            last[0]
-        );
-        let program = host.command(&[]);
-        let mut bash = std::process::Command::new("bash");
-        bash.args(["-c", &ask]).env("FTLD", program.get_program());
-        bash.envs(
-            program
-                .get_envs()
-                .filter_map(|(key, value)| Some((key, value?))),
-        );
-        String::from_utf8(bash.output().unwrap().stdout).unwrap()
-    };
-    for (line, expected) in [
-        ("ftld --scheme laz", "lazyftl"),
-        ("ftld --profile torture", "torture"),
-        ("ftld create --preset mnftl", "mnftl-paper"),
-        ("ftld create --set wear.ga", "wear.gap="),
-        ("ftld schemes rose", "rose"),
-        ("ftld status mi", "mine"),
-        ("ftld rm mi", "mine"),
-        ("ftld check mi", "mine"),
-    ] {
-        assert_eq!(offered(line).trim(), expected, "{line}");
-    }
-}
-
-#[test]
-fn stopped_instances_say_how_they_were_left_and_what_starts_them() {
-    let host = Host::new();
-    let cut = host.serve(&["--name", "cut"]);
-    let states = || {
-        let list = host.json(&["list", "--all", "--json"]);
-        let all = list["instances"].as_array().unwrap().iter();
-        all.map(|one| format!("{} {}", one["name"], one["state"]).replace('"', ""))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(states(), ["cut serving"]);
-    let (_, text, _) = host.run(&["list"]);
-    let page = cut.metrics.strip_suffix("metrics").unwrap();
-    assert!(text.contains("PAGE") && text.contains(page), "{text}");
-    let (_, text, _) = host.run(&["status"]);
-    assert!(text.contains(&format!("  page       {page}\n")), "{text}");
-    host.json(&["inject", "power-cut", "--json"]);
-    assert_eq!(cut.exit_code(), Some(9));
-    host.json(&["create", "--name", "new", "--size", "4MiB", "--json"]);
-    assert_eq!(states(), ["cut unclean", "new stopped"]);
-    let (_, text, _) = host.run(&["list", "--all"]);
-    assert!(
-        text.contains("`ftld --name cut TARGET` starts cut again"),
-        "{text}"
-    );
-    for (name, left) in [
-        ("cut", "after a power cut, a kill or a crash"),
-        ("new", "clean shutdown"),
-    ] {
-        let start = format!("`ftld --name {name} TARGET` starts it");
-        host.fails(&["status", name], 3, &["is not running", &start, left]);
-    }
-    let again = host.serve(&["--name", "cut"]);
-    let log = host.log();
-    assert!(
-        log.contains("recovered from a power cut, a kill or a crash: "),
-        "{log}"
-    );
-    // The error names the instance that uses the image; one command stops, or removes, all
-    // instances.
-    host.fails(
-        &["check", "cut"],
-        7,
-        &["in use by instance \"cut\"; `ftld stop cut`"],
-    );
-    let other = host.serve(&["--name", "other"]);
-    assert_eq!(host.run(&["stop", "--all"]).0, 0);
-    assert_eq!((again.exit_code(), other.exit_code()), (Some(0), Some(0)));
-    let (code, text, error) = host.run(&["rm", "cut", "new", "other"]);
-    assert_eq!((code, text.lines().count()), (0, 3), "{error}");
-    assert_eq!(states(), [""; 0]);
 }
 
 #[test]

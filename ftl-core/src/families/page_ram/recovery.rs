@@ -315,6 +315,7 @@ impl<M: PageMap> PageMapFtl<M> {
             {
                 self.map.pages.set(lpn, None);
                 self.stats.mount.pages_discarded += 1;
+                self.space.flash.findings.dropped(ppn);
             } else {
                 self.map.mapped += 1;
                 self.map.adopt_valid(&mut self.space, ppn)?;

@@ -18,6 +18,7 @@ fn header(profile: &Profile) -> Header {
         version: FORMAT_VERSION,
         clean: true,
         sync_failed: false,
+        power_cut: true,
         cache_area: None,
         shard: None,
     };

@@ -91,6 +91,20 @@ impl FileStore {
         Ok(())
     }
 
+    /// Syncs everything, and marks the header as one whose emulated power was cut.
+    ///
+    /// # Errors
+    ///
+    /// The host cannot write or sync the image.
+    pub fn close_powerless(self) -> Result<(), ImageError> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.sync
+            .write_power_cut()
+            .map_err(|error| self.io_failure("sync it", error.into()))
+    }
+
     pub(super) fn io_failure(&self, action: &'static str, source: io::Error) -> ImageError {
         ImageError::Io {
             path: self.path.clone(),

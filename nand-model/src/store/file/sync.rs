@@ -308,6 +308,17 @@ impl SyncHandle {
         self.force()
     }
 
+    /// Syncs everything and then a header that says that the emulated power was cut.
+    pub(super) fn write_power_cut(&self) -> Result<(), SyncError> {
+        self.force()?;
+        self.own_file(&mut self.lock_idle())
+            .copies
+            .header
+            .info
+            .power_cut = true;
+        self.write_clean_flag(false)
+    }
+
     /// Returns the area of a write cache, as the header in memory has it.
     pub(super) fn cache_area(&self) -> Option<CacheSection> {
         self.own_file(&mut self.lock())

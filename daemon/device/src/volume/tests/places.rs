@@ -81,7 +81,10 @@ fn check_places(volume: &Volume, named: &str) {
     };
     let before = spent();
     let found = volume
-        .places(&[0..volume.size()], Duration::from_secs(60))
+        .places(
+            std::slice::from_ref(&(0..volume.size())),
+            Duration::from_secs(60),
+        )
         .unwrap();
     let geometry = volume.geometry().unwrap();
     let blocks = (0..geometry.blocks * volume.shards.len() as u32)
@@ -151,12 +154,16 @@ fn bytes_are_pages_of_the_device_once_and_no_others() {
     }
     let refused = volume.block_pages(201).unwrap_err();
     assert!(refused.message.contains("201"), "{refused:?}");
-    let late = volume.places(&[0..bytes], Duration::ZERO).unwrap();
+    let late = volume
+        .places(std::slice::from_ref(&(0..bytes)), Duration::ZERO)
+        .unwrap();
     assert!(late.truncated && late.pages[0].unsure, "{late:?}");
     let blank = volume.block_pages(200).unwrap();
     assert!(blank.pages.iter().all(|page| page.state == "free"));
     drop(volume.close());
-    let refused = volume.places(&[0..1], Duration::from_secs(60)).unwrap_err();
+    let refused = volume
+        .places(std::slice::from_ref(&(0..1)), Duration::from_secs(60))
+        .unwrap_err();
     assert_eq!(
         refused.exit,
         ftld_kit::failure::Exit::NotRunning,

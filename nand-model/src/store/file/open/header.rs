@@ -49,6 +49,7 @@ pub(super) fn new_header(
         version: FORMAT_VERSION,
         clean: false,
         sync_failed: false,
+        power_cut: false,
         cache_area: None,
         shard,
     };

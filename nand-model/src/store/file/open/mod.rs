@@ -236,6 +236,7 @@ impl FileStore {
         let mut report = OpenReport {
             was_clean: header.info.clean,
             sync_failed: header.info.sync_failed,
+            power_cut: header.info.power_cut,
             ..OpenReport::default()
         };
         let synced_seq = header.synced_seq;
@@ -279,6 +280,7 @@ impl FileStore {
             header.info.cache_area = None;
         }
         (header.info.sync_failed, header.undoing) = (false, false);
+        header.info.power_cut = false;
         // If this fails, it is unknown which header copy is on the disk, so neither may change.
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;
         let marked: HashSet<Pbn> = (found.unhealthy.keys())

@@ -227,6 +227,7 @@ impl FileStore {
             let (store, found) = FileStore::open_part(path, place, part, read_only)?;
             report.was_clean &= found.was_clean;
             report.sync_failed |= found.sync_failed;
+            report.power_cut |= found.power_cut;
             report.ops_kept += found.ops_kept;
             report.ops_dropped += found.ops_dropped;
             report.slots_sealed += found.slots_sealed;

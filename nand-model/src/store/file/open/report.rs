@@ -18,6 +18,8 @@ pub struct OpenReport {
     pub was_clean: bool,
     /// Whether a sync had failed before.
     pub sync_failed: bool,
+    /// Whether its last use ended with a cut of the emulated power.
+    pub power_cut: bool,
     /// Complete operations after the last synced one.
     pub ops_kept: u64,
     /// Operations undone because an earlier one was missing.
