@@ -95,8 +95,8 @@ pub(super) fn mean_beyond_p99(cells: &[Cell<'_>], labels: &Labels) -> String {
         let names: Vec<String> = beyond.iter().map(|cell| labels.of(cell.first())).collect();
         let time = |ns: f64| Unit::Time.of(ns);
         text += &format!(
-            " The mean of {name} is beyond their p99 under {}: less than 1 % of them wait so long, for GC or a merge, that \
-             they make most of the mean; under {} half take {} or less, and the slowest took {}.",
+            " The mean of {name} is beyond their p99 under {}: less than 1 % of them wait so long, such as for GC or a \
+             merge, that the mean is above what 99 % take; under {} half take {} or less, and the slowest took {}.",
             names.join(", "),
             names[0],
             time(to_f64(response.p50)),
