@@ -3,11 +3,12 @@
 //! `ftld-shadows` takes the requests from the ring and gives each batch to the thread of every
 //! shadow. A shadow that falls behind loses batches, which are counted; the others do not notice.
 //!
-//! Invariants: no request of the device waits for a thread here, and these threads yield to all
-//! others of the host. Nothing of a shadow is stored, so power failure does not matter.
+//! Invariants: no request of the device waits for a thread here, and those of the shadows have the
+//! lowest priority. All end with [`Shadows`]. Nothing of a shadow is stored, so power failure does
+//! not matter.
 
 use ftld_device::config::{Latency, ShadowOptions};
-use ftld_device::shadow::{Request, Requests, ShadowCommand, Tap, content};
+use ftld_device::shadow::{Request, Requests, ShadowCommand, Tap};
 use ftld_device::status::{Figures, LiveCounters, Shadow};
 use ftld_device::sys;
 use ftld_device::volume::Volume;
@@ -23,14 +24,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Requests that a shadow may be behind; 24 MiB at most for all shadows.
+/// Requests that a shadow may be behind; 16 MiB, which it shares with others that are as far behind.
 const BEHIND_MAX: u64 = 1 << 19;
 /// Requests taken from the ring at once.
 const BATCH: usize = 8192;
 /// Pause after an empty ring.
 const POLL: Duration = Duration::from_millis(2);
-/// Time after which requests no longer wait for one that began before them.
+/// Time after which requests no longer wait for one that the ring had no room for.
 const GAP: Duration = Duration::from_secs(1);
+/// Memory that shadows leave, in bytes.
+const RESERVE: u64 = 64 << 20;
 /// Interval at which a shadow under load shows its counters.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// Maximum of shadows.
@@ -46,9 +49,23 @@ struct Follower {
     batches: Sender<Arc<[Request]>>,
     behind: AtomicU64,
     dropped: AtomicU64,
+    /// Whether its memory is in use.
+    is_made: AtomicBool,
     ended: AtomicBool,
     failure: OnceLock<String>,
     view: Mutex<TwinView>,
+}
+
+impl Drop for Shadows {
+    fn drop(&mut self) {
+        let mut followers = self.shared.followers.lock();
+        self.shared.tap.set_open(false);
+        self.shared.closed.store(true, Relaxed);
+        followers
+            .drain(..)
+            .for_each(|follower| follower.ended.store(true, Relaxed));
+        self.shared.changed.notify_all();
+    }
 }
 
 /// State that the threads share.
@@ -56,6 +73,8 @@ struct Shared {
     tap: Arc<Tap>,
     /// Requests that came too late for their place.
     late: AtomicU64,
+    /// Whether the device has ended.
+    closed: AtomicBool,
     followers: Mutex<Vec<Arc<Follower>>>,
     changed: Condvar,
 }
@@ -78,6 +97,7 @@ impl Shadows {
             shared: Arc::new(Shared {
                 tap,
                 late: AtomicU64::new(0),
+                closed: AtomicBool::new(false),
                 followers: Mutex::default(),
                 changed: Condvar::new(),
             }),
@@ -136,47 +156,67 @@ impl Shadows {
                 names.len()
             )));
         }
-        fits_memory(&plans, sys::memory_available())?;
+        let planned = self.shared.planned_bytes();
+        fits_memory(&plans, planned, sys::memory_available())?;
         if plans.is_empty() {
             return Ok(());
         }
         self.start_thread()?;
-        self.shared.tap.set_open(true);
-        let listed = content(&*self.volume);
-        let listed = listed.map_err(|error| Failure::io("the device's content", &error));
-        let added = listed.and_then(|content| self.start(plans, content.into()));
-        if added.is_err() {
-            let is_open = !self.shared.followers.lock().is_empty();
-            self.shared.tap.set_open(is_open);
+        let added = self.start(plans);
+        if let Err((_, names)) = &added {
+            names.iter().for_each(|name| self.remove(name));
         }
-        added
+        added.map_err(|(failure, _)| failure)
     }
 
-    fn start(&self, plans: Vec<TwinPlan>, content: Arc<[Range<u64>]>) -> Result<(), Failure> {
+    /// Starts shadows. They get requests from before their content is listed: no request is missing,
+    /// and one of that moment may be in both.
+    ///
+    /// # Errors
+    /// A step failed; the names are those of the shadows to remove.
+    fn start(&self, plans: Vec<TwinPlan>) -> Result<(), (Failure, Vec<String>)> {
         self.volume.publish(true);
         let live = LiveCounters::of(&self.volume.flash(), &self.volume.host());
-        for plan in plans {
+        let lost_before = self.shared.lost();
+        let followers = plans.into_iter().map(|plan| {
             let (batches, taken) = channel();
-            let follower = Arc::new(Follower {
+            let follower = Follower {
                 plan,
                 live: live.clone(),
-                lost_before: self.shared.lost(),
+                lost_before,
                 batches,
                 behind: AtomicU64::new(0),
                 dropped: AtomicU64::new(0),
+                is_made: AtomicBool::new(false),
                 ended: AtomicBool::new(false),
                 failure: OnceLock::new(),
                 view: Mutex::default(),
-            });
-            let (own, content) = (follower.clone(), content.clone());
+            };
+            (Arc::new(follower), taken)
+        });
+        let followers: Vec<_> = followers.collect();
+        let new = followers.iter().map(|(follower, _)| follower.clone());
+        self.shared.followers.lock().extend(new);
+        self.shared.tap.set_open(true);
+        self.shared.changed.notify_all();
+        let names = || followers.iter().map(|(one, _)| one.plan.name().to_owned());
+        let failed = |what: &str, error| (Failure::io(what, &error), names().collect());
+        let content = self.volume.content();
+        let content: Arc<[Range<u64>]> = content
+            .map_err(|error| failed("the device's content", error))?
+            .into();
+        let names: Vec<String> = names().collect();
+        for (follower, taken) in followers {
+            tracing::info!("shadow {}", follower.plan.name());
+            let content = content.clone();
             let thread = std::thread::Builder::new().name("ftld-shadow".into());
             thread
-                .spawn(move || own.follow(&content, &taken))
-                .map_err(|error| Failure::io("the thread of a shadow", &error))?;
-            tracing::info!("shadow {}", follower.plan.name());
-            self.shared.followers.lock().push(follower);
+                .spawn(move || follower.follow(&content, &taken))
+                .map_err(|error| {
+                    let failure = Failure::io("the thread of a shadow", &error);
+                    (failure, names.clone())
+                })?;
         }
-        self.shared.changed.notify_all();
         Ok(())
     }
 
@@ -228,24 +268,34 @@ impl Shared {
         self.tap.dropped() + self.late.load(Relaxed)
     }
 
+    /// Returns the memory of the shadows that are not made yet, in bytes.
+    fn planned_bytes(&self) -> u64 {
+        let followers = self.followers.lock();
+        let planned = followers.iter().filter(|one| !one.is_made.load(Relaxed));
+        planned.map(|one| one.plan.memory_bytes()).sum()
+    }
+
     /// Gives the requests to the shadows.
     fn pass_on(&self, mut requests: Requests) {
         let mut batch = Vec::new();
-        let mut in_order_since = Instant::now();
-        loop {
+        let (mut in_order_since, mut dropped) = (Instant::now(), 0);
+        while !self.closed.load(Relaxed) {
             batch.clear();
             requests.take(BATCH, &mut batch);
             if !requests.has_gap() || !batch.is_empty() {
                 in_order_since = Instant::now();
-            } else if in_order_since.elapsed() > GAP {
+            } else if in_order_since.elapsed() > GAP && self.tap.dropped() > dropped {
+                // Without a drop, the one that is missing is still under way.
+                dropped = self.tap.dropped();
                 requests.skip_gaps(&mut batch);
             }
             self.late.store(requests.late(), Relaxed);
             let mut followers = self.followers.lock();
             if batch.is_empty() {
-                match followers.is_empty() && !requests.has_gap() {
-                    true => self.changed.wait(&mut followers),
-                    false => {
+                let has_work = !followers.is_empty() || requests.has_gap();
+                match has_work || self.closed.load(Relaxed) {
+                    false => self.changed.wait(&mut followers),
+                    true => {
                         drop(followers);
                         std::thread::sleep(POLL);
                     }
@@ -277,7 +327,9 @@ impl Follower {
     /// Executes batches until it is removed or fails.
     fn follow(&self, content: &[Range<u64>], batches: &Receiver<Arc<[Request]>>) {
         sys::yield_to_others();
-        let done = self.plan.make(content).and_then(|mut twin| {
+        let made = self.plan.make(content, &self.ended);
+        self.is_made.store(true, Relaxed);
+        let done = made.and_then(|mut twin| {
             *self.view.lock() = twin.view();
             let mut shown = Instant::now();
             while !self.ended.load(Relaxed) {
@@ -328,9 +380,11 @@ impl Follower {
     }
 }
 
-/// Refuses shadows that together are larger than the available memory.
-fn fits_memory(plans: &[TwinPlan], available: Option<u64>) -> Result<(), Failure> {
-    let needed: u64 = plans.iter().map(TwinPlan::memory_bytes).sum();
+/// Refuses shadows that, together with those `planned`, may take more than the available memory: a
+/// half more than the least that they take.
+fn fits_memory(plans: &[TwinPlan], planned: u64, available: Option<u64>) -> Result<(), Failure> {
+    let least: u64 = plans.iter().map(TwinPlan::memory_bytes).sum();
+    let needed = (least + planned) / 2 * 3 + RESERVE;
     let Some(available) = available.filter(|available| *available < needed) else {
         return Ok(());
     };
@@ -339,8 +393,9 @@ fn fits_memory(plans: &[TwinPlan], available: Option<u64>) -> Result<(), Failure
         .map(|plan| format!("{} {}", plan.name(), show_size(plan.memory_bytes())))
         .collect();
     Err(Failure::failed(format!(
-        "the shadows take at least {} of memory ({}), {} are available; leave some out",
-        show_size(needed),
+        "the shadows take at least {} of memory ({}), {} are available, of which some stay free; \
+         leave some out",
+        show_size(least + planned),
         each.join(", "),
         show_size(available)
     )))

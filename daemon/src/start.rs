@@ -9,7 +9,7 @@
 
 use crate::detach;
 use ftl_core::near_miss;
-use ftld_device::config::Config;
+use ftld_device::config::{Config, ImageRequirements};
 use ftld_device::instance::{Dirs, check_name};
 use ftld_device::options::{DeviceArgs, DeviceOptions};
 use ftld_device::target::{Endpoint, NbdUri, Target};
@@ -33,6 +33,8 @@ const NOT_KEPT: [&str; 11] = [
     "record",
     "record-data",
 ];
+/// First line of the file.
+const MARK: &str = "# of `ftld start`, version 1\n";
 /// Options that are paths.
 const PATHS: [&str; 5] = ["config", "image", "tls-cert", "tls-key", "tls-client-ca"];
 
@@ -42,7 +44,9 @@ pub(crate) fn keep(dirs: &Dirs, config: &Config, args: &DeviceArgs) {
     let kept = options(dirs, config, args).and_then(|table| {
         std::fs::create_dir_all(&dirs.state)?;
         let mut file = tempfile::NamedTempFile::new_in(&dirs.state)?;
-        file.write_all(table.to_string().as_bytes())?;
+        file.write_all((MARK.to_owned() + &table.to_string()).as_bytes())?;
+        // Otherwise a host that crashes may leave an empty file.
+        file.as_file().sync_all()?;
         file.persist(&path)?;
         Ok(())
     });
@@ -127,6 +131,9 @@ pub(crate) fn kept(dirs: &Dirs, name: &str) -> Result<DeviceArgs, Failure> {
             path.display()
         ))
     };
+    if !text.starts_with(MARK) {
+        return Err(wrong(&"no options of a start of this version"));
+    }
     let mut table: Table = toml::from_str(&text).map_err(|error| wrong(&error))?;
     let mut take = |key: &str| match table.remove(key) {
         Some(Value::String(text)) => Some(text),
@@ -182,7 +189,9 @@ pub(crate) fn configuration(dirs: &Dirs, name: &str) -> Result<(Config, DeviceAr
         ));
     }
     let args = kept(dirs, name)?;
-    let config = Config::new(&args, dirs)?;
+    let mut config = Config::new(&args, dirs)?;
+    // The image has them, whatever a configuration file would give a new one.
+    config.requirements = ImageRequirements::default();
     if !config.image.exists() {
         let known = names(dirs);
         let hint = near_miss(name, known.iter().map(String::as_str));
@@ -208,13 +217,18 @@ pub(crate) fn image(dirs: &Dirs, name: &str) -> PathBuf {
 /// fails does not keep the others.
 ///
 /// # Errors
-/// No process can be started. The exit code is that of the first that failed.
+/// None; the exit code is that of the first that failed.
 pub(crate) fn start(names: &[String], as_json: bool) -> Result<(), Failure> {
     let mut first = None;
     for name in names {
         let words = ["start", "--detached", name].map(OsString::from);
         let json = as_json.then(|| OsString::from("--json"));
-        first = first.or(detach::launch(words.into_iter().chain(json))?);
+        let ended = detach::launch(words.into_iter().chain(json));
+        let code = ended.unwrap_or_else(|failure| {
+            eprintln!("ftld: {name}: {failure}");
+            Some(failure.exit.code().into())
+        });
+        first = first.or(code);
     }
     match first {
         Some(code) => std::process::exit(code),

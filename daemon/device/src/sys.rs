@@ -92,7 +92,7 @@ pub fn survive_file_size_limit() -> io::Result<()> {
     signal(SignalKind::from_raw(libc::SIGXFSZ)).map(drop)
 }
 
-/// Lets this thread run when no other thread of the process wants its core.
+/// Gives this thread the lowest priority.
 pub fn yield_to_others() {
     let this = rustix::thread::gettid();
     if let Err(error) = rustix::process::setpriority_process(Some(this), 19) {

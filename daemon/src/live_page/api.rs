@@ -62,8 +62,17 @@ pub(crate) fn device(observed: &dyn PageSource) -> String {
 pub(crate) fn blocks(observed: &dyn PageSource, have: Option<u64>) -> String {
     observed.watch();
     let map = observed.blocks();
+    let view = observed.view();
+    let marks = view.marks();
+    let marks = marks
+        .iter()
+        .map(|(block, mark)| json!([block.raw(), mark.name()]));
+    let marks: Vec<_> = marks.collect();
     if have == Some(map.generation) {
-        return format!("{}\n", json!({"generation": map.generation}));
+        return format!(
+            "{}\n",
+            json!({"generation": map.generation, "marks": marks})
+        );
     }
     // Scaled by the largest value, so that two bytes suffice for any device.
     let erases = map
@@ -91,13 +100,8 @@ pub(crate) fn blocks(observed: &dyn PageSource, have: Option<u64>) -> String {
             .flat_map(|cell| (value(cell).min(u64::from(u16::MAX)) as u16).to_le_bytes());
         BASE64.encode(bytes.collect::<Vec<_>>())
     };
-    let view = observed.view();
-    let marks = view
-        .marks()
-        .iter()
-        .map(|(block, mark)| json!([block.raw(), mark.name()]));
     let answer = json!({
-        "marks": marks.collect::<Vec<_>>(),
+        "marks": marks,
         "generation": map.generation, "blocks": map.blocks, "per_cell": map.per_cell, "counts": map.counts,
         "used": BASE64.encode(map.cells.iter().map(|cell| cell.used as u8).collect::<Vec<_>>()),
         "valid": column(&|cell| u64::from(cell.valid) / u64::from(map.per_cell)),
@@ -273,7 +277,7 @@ mod tests {
             ((1u64 << 40)..(1 << 40) + (1 << 25)).contains(&age),
             "{age}"
         );
-        assert_eq!(blocks(&still, Some(7)), "{\"generation\":7}\n");
+        assert_eq!(blocks(&still, Some(7)), "{\"generation\":7,\"marks\":[]}\n");
         assert!(
             still.watched.load(std::sync::atomic::Ordering::Relaxed) > 0,
             "asking is looking"

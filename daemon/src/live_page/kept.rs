@@ -27,6 +27,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const MAGIC: &[u8; 8] = b"FTLDHIS\0";
+/// Why a file that is not ours is left alone.
+const FOREIGN: &str = "no history of ftld, so it stays as it is";
 const VERSION: u32 = 1;
 /// Where the checked part begins.
 const CHECKED_AT: usize = 16;
@@ -75,20 +77,24 @@ impl Keeper {
             return (history, None);
         }
         let [file, _] = files_of(&facts.image);
+        let mut is_ours = true;
         match load(&file, facts.uuid) {
             Ok(None) => {}
             Ok(Some(left)) => history.resume(left, facts.ended()),
-            Err(why) => tracing::warn!(
-                "{}: {why}; the plots of the page begin anew",
-                file.display()
-            ),
+            Err(why) => {
+                is_ours = why != FOREIGN;
+                tracing::warn!(
+                    "{}: {why}; the plots of the page begin anew",
+                    file.display()
+                );
+            }
         }
         let keeper = Keeper {
             image: facts.image.clone(),
             uuid: facts.uuid,
             state: Arc::default(),
         };
-        (history, (!facts.read_only).then_some(keeper))
+        (history, (is_ours && !facts.read_only).then_some(keeper))
     }
 
     /// Begins to write a history. Returns what says that this has ended; `None` if the last one has
@@ -191,8 +197,14 @@ impl Kept {
     fn decode(file: &[u8], uuid: [u8; 16]) -> Result<Kept, String> {
         const NEWER: &str = "history of another version of ftld";
         const BROKEN: &str = "cut off or damaged history";
+        // A host that crashed may have kept a part of it, or zeros.
+        let begin = &file[..file.len().min(MAGIC.len())];
+        let is_part = file.len() < MAGIC.len() && MAGIC.starts_with(begin);
+        if is_part || begin.iter().all(|byte| *byte == 0) {
+            return Err(BROKEN.into());
+        }
         if !file.starts_with(MAGIC) {
-            return Err("no history of ftld".into());
+            return Err(FOREIGN.into());
         }
         let word = |at: usize| {
             file.get(at..at + 4)?
@@ -367,12 +379,12 @@ fn load(file: &Path, uuid: [u8; 16]) -> Result<Option<Kept>, String> {
     let file = match open(file, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(rustix::io::Errno::LOOP) => return Err("a link, no history of ftld".into()),
+        Err(rustix::io::Errno::LOOP) => return Err(FOREIGN.into()),
         Err(error) => return Err(io::Error::from(error).to_string()),
     };
     let meta = file.metadata().map_err(|error| error.to_string())?;
     if !meta.is_file() || meta.len() > BYTES_MAX {
-        return Err("no history of ftld".into());
+        return Err(FOREIGN.into());
     }
     let mut bytes = Vec::new();
     let read = file.take(BYTES_MAX).read_to_end(&mut bytes);

@@ -43,7 +43,8 @@ function closeBlock() {
 function refresh() {
   if (held) return;
   if (zoom) loadBlock();
-  if (file && polls % 3 === 0) loadFile();
+  // A look may take a second of a busy device's time: 20 times as long passes before the next.
+  if (file && Date.now() > file.next) loadFile();
 }
 
 function drawZoom() {
@@ -85,9 +86,9 @@ const mine = block => (file && file.blocks.get(block)) || new Map();
 // Extents in bytes of what was pasted: OFFSET+LENGTH, or what `ftld where` prints, as JSON or as its
 // table, whose second column is logical pages.
 function extentsOf(text) {
-  const plain = [...text.matchAll(/(\d+)\s*\+\s*(\d+)/g)].map(([, offset, length]) => [offset, length]);
-  if (plain.length) return plain.map(extent => extent.join('+'));
   try { return JSON.parse(text).extents.map(({ offset, bytes }) => offset + '+' + bytes); } catch (error) { /* not JSON */ }
+  const plain = [...text.matchAll(/(?:^|[\s,])(\d+)\s*\+\s*(\d+)(?=$|[\s,])/g)].map(([, offset, length]) => [offset, length]);
+  if (plain.length) return plain.map(extent => extent.join('+'));
   const size = device.page_bytes, runs = [];
   for (const [, page] of text.matchAll(/^\s*\d+\s+(\d+)\s+(?:\d+|-)\s/gm)) {
     const last = runs[runs.length - 1];
@@ -108,8 +109,11 @@ function showFile(text) {
 }
 
 async function loadFile(first) {
-  const { extents } = file, [answer, why] = await tryAsk('/api/where?extents=' + extents);
+  const { extents } = file, began = Date.now();
+  file.next = Infinity;
+  const [answer, why] = await tryAsk('/api/where?extents=' + extents);
   if (!file || file.extents !== extents) return;
+  file.next = Date.now() + Math.max(3000, 20 * (Date.now() - began));
   const blocks = new Map(), put = ([, block, page], newest) => blocks.set(block, (blocks.get(block) || new Map()).set(page, newest));
   let dead = 0, live = 0, none = 0;
   for (const page of answer ? answer.pages : []) {

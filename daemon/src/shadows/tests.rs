@@ -27,6 +27,7 @@ fn follower(text: &str) -> (Follower, Receiver<Arc<[Request]>>) {
         batches,
         behind: AtomicU64::new(0),
         dropped: AtomicU64::new(0),
+        is_made: AtomicBool::new(false),
         ended: AtomicBool::new(false),
         failure: OnceLock::new(),
         view: Mutex::default(),
@@ -76,10 +77,14 @@ fn a_shadow_that_fails_says_so_and_is_given_nothing() {
 #[test]
 fn shadows_larger_than_memory_are_refused_with_what_each_takes() {
     let plans = [plan("pagemap"), plan("dftl:op=28")];
-    let needed = plans[0].memory_bytes() + plans[1].memory_bytes();
-    fits_memory(&plans, Some(needed)).unwrap();
-    fits_memory(&plans, None).unwrap();
-    let why = fits_memory(&plans, Some(needed - 1)).unwrap_err().message;
+    let least = plans[0].memory_bytes() + plans[1].memory_bytes();
+    let needed = least / 2 * 3 + RESERVE;
+    fits_memory(&plans, 0, Some(needed)).unwrap();
+    fits_memory(&plans, least, None).unwrap();
+    fits_memory(&plans, least, Some(needed)).unwrap_err();
+    let why = fits_memory(&plans, 0, Some(needed - 1))
+        .unwrap_err()
+        .message;
     assert!(
         why.contains("pagemap ") && why.contains("dftl:op=28 "),
         "{why}"

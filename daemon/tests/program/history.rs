@@ -68,7 +68,7 @@ fn the_history_survives_a_kill_and_a_stop_and_a_broken_one_is_replaced() {
             "cut off or damaged history",
         ),
         (newer, "history of another version of ftld"),
-        (b"else".to_vec(), "no history of ftld"),
+        (Vec::new(), "cut off or damaged history"),
     ];
     let mut daemon = daemon;
     for (bytes, why) in broken {
@@ -89,9 +89,20 @@ fn the_history_survives_a_kill_and_a_stop_and_a_broken_one_is_replaced() {
         daemon = next;
     }
 
-    // An instance that must not write leaves it as it is; another image has another history.
+    // A file of somebody else stays.
     daemon.signal(Signal::SIGTERM);
     daemon.exit_code();
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, "somebody else's").unwrap();
+    let before = host.log().len();
+    let next = host.serve(&[]);
+    next.signal(Signal::SIGTERM);
+    next.exit_code();
+    assert!(host.log()[before..].contains("no history of ftld"));
+    assert_eq!(std::fs::read(&file).unwrap(), b"somebody else's");
+    std::fs::write(&file, whole).unwrap();
+
+    // An instance that must not write leaves it as it is; another image has another history.
     let whole = std::fs::read(&file).unwrap();
     let reader = host.serve(&["--read-only"]);
     reader.signal(Signal::SIGTERM);

@@ -189,3 +189,84 @@ fn a_shadow_of_several_shards_has_one_chip_and_every_request() {
     let shadow = settled(&host, requests).remove(0);
     assert_eq!(shadow["exact"], true);
 }
+
+/// Adds shadows while requests come: each has at least every page of the device.
+#[test]
+fn a_shadow_added_under_load_lacks_no_page() {
+    let host = Host::new();
+    let daemon = host.serve(&["--name", "a", "--shadow", "pagemap:op=60"]);
+    let loaded = std::thread::scope(|scope| {
+        let loaded = scope.spawn(|| load(&daemon, 4000, 11));
+        for text in ["superblock:op=60", "dftl:op=60"] {
+            let (code, _, error) = host.run(&["shadow", "add", text]);
+            assert_eq!(code, 0, "{error}");
+        }
+        loaded.join().unwrap()
+    });
+    let began = Instant::now();
+    loop {
+        let status = host.json(&["status", "--json"]);
+        let shadows = status["shadows"].as_array().unwrap();
+        let [first, rest @ ..] = &shadows[..] else {
+            panic!("no shadow in {status}")
+        };
+        let of = |one: &Value, key: &str| one[key].as_u64().unwrap();
+        let is_done = of(first, "requests") == loaded
+            && shadows
+                .iter()
+                .all(|one| one["behind"] == 0 && one["exact"] == true);
+        // Requests of the moment may be in the content, too, but none is missing.
+        if is_done {
+            for shadow in rest {
+                let of_device = of(&shadow["live"], "host_pages_written");
+                assert!(of(shadow, "host_pages_written") >= of_device, "{shadow}");
+            }
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{shadows:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// After a power cut, a demo starts again in the same process.
+#[test]
+fn a_demo_with_a_shadow_keeps_no_thread_of_the_device_before_a_cut() {
+    let host = Host::new();
+    let args = [
+        "demo",
+        "--no-open",
+        "--size",
+        "8MiB",
+        "--shadow",
+        "pagemap",
+        "--metrics",
+        "127.0.0.1:0",
+    ];
+    let mut demo = host.command(&args);
+    let mut demo = demo.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let threads = || {
+        let folder = format!("/proc/{}/task", demo.id());
+        let all = std::fs::read_dir(folder).unwrap().flatten();
+        let names = all.filter_map(|one| std::fs::read_to_string(one.path().join("comm")).ok());
+        names.filter(|name| name.starts_with("ftld-shadow")).count()
+    };
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until("the first device", &|| threads() == 2);
+    let cut = || host.run(&["inject", "power-cut", "demo"]).0 == 0;
+    until("a cut", &cut);
+    let starts = || host.run(&["status", "demo"]).0 == 0;
+    until("the second device", &starts);
+    until("two threads", &|| threads() == 2);
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(demo.id() as i32),
+        Signal::SIGTERM,
+    )
+    .unwrap();
+    assert!(demo.wait().unwrap().success());
+}

@@ -9,23 +9,18 @@
 mod device;
 mod order;
 
-use crate::device::BlockDevice;
 pub use device::Shadowed;
 use ftld_kit::convert::nanos;
 use ftld_traces::Op;
 pub use order::Requests;
 use serde::{Deserialize, Serialize};
-use std::io;
-use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
-/// Entries of the ring; about 12 MiB.
+/// Entries of the ring; about 12 MiB, from the first shadow to the end of the device.
 const RING: usize = 1 << 18;
-/// Extents per query for the content.
-const EXTENTS: usize = 1024;
 
 /// Changes the schemes that follow a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,28 +143,6 @@ impl Tap {
             self.dropped.fetch_add(1, Relaxed);
         }
     }
-}
-
-/// Returns the ranges of bytes that have data, ascending.
-///
-/// # Errors
-/// The device cannot list its extents.
-pub fn content(device: &dyn BlockDevice) -> io::Result<Vec<Range<u64>>> {
-    let (size, mut at) = (device.size(), 0);
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    while at < size {
-        for extent in device.extents(at, size - at, EXTENTS)? {
-            assert!(extent.len > 0, "an empty extent at {at}");
-            let range = at..at + extent.len;
-            at = range.end;
-            match ranges.last_mut() {
-                _ if !extent.mapped => {}
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => ranges.push(range),
-            }
-        }
-    }
-    Ok(ranges)
 }
 
 #[cfg(test)]

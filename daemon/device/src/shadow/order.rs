@@ -65,7 +65,10 @@ impl Requests {
                     self.next += 1;
                     to.extend(entry.request);
                 }
-                false if entry.seq < self.next => self.late += 1,
+                false if entry.seq < self.next => {
+                    self.late += u64::from(entry.request.is_some());
+                    to.extend(entry.request);
+                }
                 false => {
                     let waiting = Waiting(entry.seq, entry.request);
                     self.waiting.push(Reverse(waiting));
@@ -88,7 +91,7 @@ impl Requests {
         !self.waiting.is_empty()
     }
 
-    /// Returns the requests that came too late for their place, and are left out.
+    /// Returns the requests that came too late for their place, and are behind later ones.
     pub fn late(&self) -> u64 {
         self.late
     }

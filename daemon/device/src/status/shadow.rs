@@ -21,7 +21,7 @@ pub struct Shadow {
     pub requests: u64,
     /// Requests that wait.
     pub behind: u64,
-    /// Requests left out: it could not keep up, or they came too late for their place.
+    /// Requests that it lacks, because it could not keep up, or has behind later ones.
     pub dropped: u64,
     /// Whether it has executed, or will execute, every request since it began.
     pub exact: bool,

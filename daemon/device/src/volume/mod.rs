@@ -17,6 +17,7 @@ mod batch;
 mod block_device;
 mod cached;
 mod clock;
+mod content;
 mod control;
 mod histogram;
 mod host;

@@ -321,7 +321,7 @@ impl Volume {
         let took = began.elapsed();
         look.longest = look.longest.max(took);
         if self.unlocked.counters.depth() > 0 {
-            std::thread::sleep(took.min(10 * SLICE));
+            std::thread::sleep(took);
         }
         done.map_err(|error| match self.failure() {
             Some(why) => Failure::failed(format!("the device has failed ({why}); restart it")),

@@ -21,6 +21,10 @@ use ftld_traces::recording::Head;
 use nand_model::{Nanos, OpCounts};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Blocks that are filled between two looks at whether the twin is still wanted.
+const FILL_BLOCKS: u32 = 64;
 
 /// A twin that can be made.
 pub struct TwinPlan {
@@ -106,11 +110,11 @@ impl TwinPlan {
         self.device.memory_bytes()
     }
 
-    /// Makes the twin with data in these ranges of bytes, ascending.
+    /// Makes the twin with data in these ranges of bytes, ascending; with less once it has `ended`.
     ///
     /// # Errors
     /// The scheme refuses its parameters, or fails.
-    pub fn make(&self, content: &[Range<u64>]) -> Result<Twin, Failure> {
+    pub fn make(&self, content: &[Range<u64>], ended: &AtomicBool) -> Result<Twin, Failure> {
         self.guarded(|| {
             let mut sim = self.device.format(ResponseUnit::PerRequest)?;
             let (page, pages) = (sim.page_bytes(), self.device.flash.config.logical_pages);
@@ -119,8 +123,17 @@ impl TwinPlan {
                 let fits = add_pages(&mut runs, range.clone(), page, pages);
                 assert!(fits, "content at {range:?} of a twin of {pages} pages");
             }
-            let filled = sim.fill_runs(&runs);
-            filled.map_err(|error| self.failed(&error))?;
+            // Whole blocks, as a replay fills them.
+            let part = FILL_BLOCKS * self.device.flash.profile.geometry.pages_per_block;
+            for run in runs {
+                let mut first = run.start;
+                while first < run.end && !ended.load(Relaxed) {
+                    let next = run.end.min((first / part + 1) * part);
+                    let filled = sim.fill_runs(std::slice::from_ref(&(first..next)));
+                    filled.map_err(|error| self.failed(&error))?;
+                    first = next;
+                }
+            }
             sim.settle()?;
             let began = Began {
                 counters: sim.ftl().chip().counters().total(),

@@ -243,6 +243,9 @@ fn a_limit_of_extents_reached_amid_a_stripe_ends_the_reply() {
         extent(6, false),
         extent(4, true),
     ];
+    let stripe = STRIPE * page;
+    let content = [page..2 * page, 2 * stripe..3 * stripe];
+    assert_eq!(volume.content().unwrap(), content);
     for max in 1..=all.len() {
         let found = volume.extents(0, 3 * STRIPE * page, max).unwrap();
         assert_eq!(found, all[..max], "at most {max}");
