@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Requests that a shadow may be behind; 16 MiB, which it shares with others that are as far behind.
+/// Requests that a shadow may be behind: 16 MiB, shared with others that are as far behind.
 const BEHIND_MAX: u64 = 1 << 19;
 /// Requests taken from the ring at once.
 const BATCH: usize = 8192;
@@ -169,8 +169,8 @@ impl Shadows {
         added.map_err(|(failure, _)| failure)
     }
 
-    /// Starts shadows. They get requests from before their content is listed: no request is missing,
-    /// and one of that moment may be in both.
+    /// Starts shadows. They get requests from before their content is listed: none is missing, and
+    /// one of that moment may be in both.
     ///
     /// # Errors
     /// A step failed; the names are those of the shadows to remove.

@@ -4,8 +4,8 @@
 //! start are in a file beside the default images, in the form of a configuration file, but for a
 //! recording, whose file is new at each start.
 //!
-//! The file is a convenience: a daemon that cannot write it serves, and says so. It is replaced as a
-//! whole, so that a power failure leaves the old or the new one.
+//! The file is a convenience: a daemon that cannot write it serves, and says so. It is replaced as
+//! a whole, so that a power failure leaves the old or the new one.
 
 use crate::detach;
 use ftl_core::near_miss;

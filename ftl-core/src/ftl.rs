@@ -123,8 +123,8 @@ pub trait Ftl: Send {
     fn block(&self, block: Pbn) -> BlockView;
 
     /// Returns whether a flash page is counted among the valid ones of its block: it has the newest
-    /// content of a logical page, or is still needed until the map on flash has changed. Cheap, does
-    /// not access flash.
+    /// content of a logical page, or is still needed until the map on flash has changed. Cheap,
+    /// does not access flash.
     fn is_valid(&self, page: Ppn) -> bool;
 
     /// Returns the log of background operations.

@@ -139,8 +139,8 @@ pub trait StatusSource: Send + Sync {
         Err(Failure::usage("this device has no shadows"))
     }
 
-    /// Looks for the logical pages that hold these bytes of the device, for about `patience`. May wait
-    /// for requests: never call it where others wait.
+    /// Looks for the logical pages that hold these bytes of the device, for about `patience`. May
+    /// wait for requests: never call it where others wait.
     ///
     /// # Errors
     /// A range is not on the device; the device has failed, or stops.

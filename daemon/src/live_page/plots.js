@@ -81,7 +81,7 @@ function tickAt() {
   return ticks.reduce((best, t) => best && Math.abs(best.at - at) <= Math.abs(t.at - at) ? best : t, null);
 }
 
-// Draws axes, then `paint(g, scale, ticks)`, then what all plots have. `rows` tells a tick in words.
+// Draws axes, then `paint(g, scale, ticks)`, then what all plots have. `rows`: a tick in words.
 function plot(id, how, paint, rows) {
   const area = surface(id), { g } = area, [from, to] = span(), ago = t => AGO(newestAt() - t);
   const scale = axes(area, { ...how, ends: [ago(from), ago(to)] }), { left, right, top, bottom } = scale;

@@ -83,8 +83,8 @@ function pageFacts({ page, state, kind, lpn, version }) {
 // Pages of my file in a block: page -> whether it is the newest version.
 const mine = block => (file && file.blocks.get(block)) || new Map();
 
-// Extents in bytes of what was pasted: OFFSET+LENGTH, or what `ftld where` prints, as JSON or as its
-// table, whose second column is logical pages.
+// Extents in bytes of what was pasted: OFFSET+LENGTH, or what `ftld where` prints, as JSON or as
+// its table, whose second column is logical pages.
 function extentsOf(text) {
   try { return JSON.parse(text).extents.map(({ offset, bytes }) => offset + '+' + bytes); } catch (error) { /* not JSON */ }
   const plain = [...text.matchAll(/(?:^|[\s,])(\d+)\s*\+\s*(\d+)(?=$|[\s,])/g)].map(([, offset, length]) => [offset, length]);

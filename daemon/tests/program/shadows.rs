@@ -6,8 +6,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Shadows of a device with lazyftl on the profile `torture`: the scheme itself, others, and another
-/// over-provisioning.
+/// Shadows of a device with lazyftl on the profile `torture`: the scheme itself, others, and
+/// another over-provisioning.
 const SHADOWS: [&str; 4] = [
     "lazyftl",
     "pagemap:op=60",

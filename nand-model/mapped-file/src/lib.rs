@@ -6,8 +6,8 @@
 //! SIGBUS at any other address has the effect that it had without this crate. A thread that blocks
 //! SIGBUS must not read: the kernel then kills the process.
 //!
-//! [`extents`] asks the kernel where a file is on its device. Nothing is written, so a power failure
-//! has no effect here.
+//! [`extents`] asks the kernel where a file is on its device. Nothing is written, so a power
+//! failure has no effect here.
 #![cfg(target_os = "linux")]
 
 pub mod extents;

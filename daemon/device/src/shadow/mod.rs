@@ -1,7 +1,7 @@
 //! The stream of a device's requests, for schemes that follow it without data.
 //!
-//! [`Shadowed`] wraps a device. While a [`Tap`] is open, each request puts an entry into a ring, and
-//! [`Requests`] takes them in the order in which the requests began: that of a replay.
+//! [`Shadowed`] wraps a device. While a [`Tap`] is open, each request puts an entry into a ring,
+//! and [`Requests`] takes them in the order in which the requests began: that of a replay.
 //!
 //! Invariants: a request takes no lock and makes no system call here. If the ring is full, its
 //! entry is dropped and counted. Nothing here is stored, so power failure does not matter.

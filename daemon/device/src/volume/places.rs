@@ -3,8 +3,8 @@
 //!
 //! Invariants: a look reads OOB areas from the store, so it costs no emulated time and no counter.
 //! It goes over the flash in slices. While there are requests, it waits as long as each took before
-//! the next: they have the lock for half of the time. What moved in between is looked for again. One
-//! look at a time.
+//! the next: they have the lock for half of the time. What moved in between is looked for again.
+//! One look at a time.
 
 use super::Volume;
 use super::locked::Core;

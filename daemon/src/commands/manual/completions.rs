@@ -110,8 +110,8 @@ fn question(kind: &str, line: &str) -> String {
     format!("(ftld words {kind} -- {line} 2>/dev/null)")
 }
 
-/// Returns the program as the scripts offer it: without hidden commands and options, and without its
-/// target, which zsh would take a command for.
+/// Returns the program as the scripts offer it: without hidden commands and options, and without
+/// its target, which zsh would take a command for.
 fn offered(program: &Command) -> Command {
     let visible =
         |arg: &&Arg| !(arg.is_hide_set() || arg.is_positional() && program.has_subcommands());
