@@ -7,13 +7,13 @@ function drawStory() {
   const ratio = tick.ratio;
   tell('story-speed', ratio === null || ratio === undefined ? '-' : ratio >= 1 ? digits3(ratio) + ' \u00d7' : Math.round(100 * ratio) + ' %', takes(ratio));
   const parts = costs ? Object.entries(costs).filter(([c, n]) => c !== 'host' && n >= .005).sort((a, b) => b[1] - a[1]).map(([c, n]) => fixed(n) + ' ' + wordsOf(c)) : [];
-  tell('story-cost', fixed(tick.waf), costs ? 'flash programs for each page that the host writes: ' + fixed(costs.host) + ' its data' + (parts.length ? ', ' + parts.slice(0, 3).join(', ') : ' and nothing else') + '.'
-    : 'flash programs for each page that the host writes, in the last 10 s.');
+  tell('story-cost', fixed(tick.waf), costs ? 'write amplification: flash programs per page that the host writes. ' + fixed(costs.host) + ' its data' + (parts.length ? ', ' + parts.slice(0, 3).join(', ') : ' and nothing else') + '.'
+    : 'write amplification: flash programs per page that the host writes, in the last 10 s.');
   const share = found.length ? found.reduce((sum, e) => sum + e[3], 0) / found.length / device.pages_per_block : null;
-  tell('story-gc', share === null ? '-' : Math.round(100 * share) + ' %', share === null ? 'GC has not run while this page was open: free blocks are left.'
-    : 'of a GC victim was still valid and had to be copied before its erase' + (share > .005 && share < .995 ? ': ' + fixed(share / (1 - share)) + ' copies for each page freed.' : '.'));
+  tell('story-gc', share === null ? '-' : share > 0 && share < .01 ? '< 1 %' : Math.round(100 * share) + ' %', share === null ? 'Garbage collection (GC) has not run while this page was open: free blocks are left.'
+    : 'of a victim of garbage collection (GC) was still valid. No page is written twice before its block is erased, so GC copies them first' + (share > .005 && share < .995 ? ': ' + fixed(share / (1 - share)) + ' copies for each page freed.' : '.'));
   const { discard } = status.host;
-  tell('story-trim', bytes(discard.bytes), discard.completed ? 'trimmed by the host: no longer valid, so GC need not copy it.' : 'trimmed by the host: pages of deleted files stay valid, and GC copies them.');
+  tell('story-trim', bytes(discard.bytes), discard.completed ? 'trimmed by the host since the start: invalid, so GC does not copy it.' : 'trimmed by the host: without TRIM, flash takes deleted data for valid, and GC copies it.');
 }
 
 function drawValid() {
@@ -124,7 +124,7 @@ function drawTables() {
   legend('space-legend', parts.filter(([blocks]) => blocks).map(([, paint, text]) => [paint, text.replace(':', '')]));
   const largest = Math.max(1, ...status.ram.map(part => part.allocated_bytes));
   const sum = status.ram.reduce((total, part) => total + part.allocated_bytes, 0);
-  bars('ram', [['total', bytes(sum) + ' (paper ' + bytes(status.ram.reduce((total, part) => total + part.paper_bytes, 0)) + ')', []],
+  bars('ram', [['total', bytes(sum) + ' (by the paper\'s count ' + bytes(status.ram.reduce((total, part) => total + part.paper_bytes, 0)) + ')', []],
     ...status.ram.map(part => part.allocated_bytes > 0 && [part.part, bytes(part.allocated_bytes), [[part.allocated_bytes, C.blue, part.entries + ' entries']]])], () => largest);
   const faults = Object.entries(status.faults_injected).filter(([, n]) => n).map(([kind, n]) => kind.replace('_', ' ') + ' ' + n).join(', ');
   list('wear', [['erases, min to max', wear.min + ' to ' + wear.max], ['mean, deviation', wear.mean.toFixed(1) + ', ' + wear.stddev.toFixed(1)],
@@ -150,7 +150,7 @@ function drawShadows() {
   $('shadows').tBodies[0].replaceChildren(...all.map(s => {
     const row = node('tr'), name = node('th', s.name);
     name.scope = 'row';
-    name.append(node('small', [s.scheme !== s.name && s.scheme, s.profile, 'OP ' + digits3(s.op_percent) + ' %', s.parameters].filter(Boolean).join(', ')));
+    name.append(node('small', [s.scheme !== s.name && s.scheme, s.profile, digits3(s.op_percent) + ' % spare flash', s.parameters].filter(Boolean).join(', ')));
     if (!s.exact) name.append(node('small', 'inexact: ' + count(s.dropped, 'request') + ' dropped', 'warn'));
     if (s.behind) name.append(node('small', count(s.behind, 'request') + ' behind'));
     if (s.failure) {

@@ -111,7 +111,7 @@ const points = (ticks, scale, of) => ticks.flatMap((t, i) => {
 
 const series = lines => (g, scale, ticks) => { for (const [paint, width, of, dash] of lines) line(g, points(ticks, scale, of), paint, width, dash); };
 
-const CAUSE_WORDS = { host: 'host data', gc: 'copied by GC', gc_translation: 'map copied by GC', merge: 'merges', convert: 'conversion', translation: 'map',
+const CAUSE_WORDS = { host: 'host data', gc: 'copied by GC', gc_translation: 'map copied by GC', merge: 'merges', convert: 'map updates', translation: 'map',
   trim: 'trim records', wear: 'wear leveling', checkpoint: 'checkpoints', pad: 'padding', recovery: 'recovery', fold: 'SLC folds' };
 const wordsOf = cause => CAUSE_WORDS[cause] || cause;
 

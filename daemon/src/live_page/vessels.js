@@ -144,11 +144,11 @@ function victims() {
 }
 
 const victimFacts = ([, , block, pages]) => [node('b', 'Victim: block ' + block), ' had ' + pages + ' of ' + device.pages_per_block
-  + ' pages valid: GC copied them, then the block can be erased.'];
+  + ' pages valid. GC frees the block: it copies these, then the block can be erased.'];
 
 function mapLegend(map, top) {
   const extra = [];
-  if (mode === 'used') extra.push(['var(--soft)', 'valid pages'], ['var(--soft)', 'invalid: overwritten or trimmed', 'hatched'], [USES.free, 'free']);
+  if (mode === 'used') extra.push(['var(--soft)', 'filled: valid pages, in the colour of their use'], ['var(--soft)', 'invalid: overwritten or trimmed', 'hatched'], [USES.free, 'free']);
   if (victims().newest) extra.push([C.red, isSlow() ? 'victims of GC' : 'newest victim of GC', 'frame']);
   for (const what of new Set(now.marks.map(mark => mark[1]))) if (MARKS[what]) extra.push([...MARKS[what], 'corner']);
   extra.push([null, map.perCell > 1 ? 'a cell is ' + map.perCell + ' blocks' : 'a cell is a block']);
