@@ -78,7 +78,7 @@ fn a_server_that_is_none_is_one_message() {
             "it closed its standard output",
         ),
         ("no-such-checker", "cannot be run (exit code 127)"),
-        ("yes | tr -d '\\n'", "has no end after"),
+        ("read line; yes | tr -d '\\n'", "has no end after"),
     ] {
         let failure = saved
             .explored(&served(&saved, check))
