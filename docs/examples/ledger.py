@@ -49,7 +49,7 @@ def opened(device):
 
 def run(device, orders, careless):
     write, sync = opened(device)
-    mark = ["ftld", "mark", "--name", os.environ.get("FTLD_NAME", "ledger")]
+    mark = ["ftld", "mark", os.environ.get("FTLD_NAME", "ledger")]
     for number in range(1, orders + 1):
         write(block(b"ORDR", number), number * BLOCK)
         if not careless:
