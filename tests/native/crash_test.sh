@@ -22,11 +22,13 @@ exits() {
 }
 # shows NAME TEXT: in what the last run printed.
 shows() { if grep -qF -- "$2" out; then ok "$1"; else bad "$1: no '$2'"; cat out; fi; }
-# left: what runs left on this host.
+# left: what runs left on this host, but for the folder of a demo that a script beside this one serves: it has a socket.
 left() {
   pgrep -u nobody -x linux.uml
   pgrep -u nobody -f "$SCRATCH"
-  find "$PWD/tmp" /dev/shm -mindepth 1 -user nobody
+  find "$PWD/tmp" /dev/shm -mindepth 1 -user nobody | while read -r path; do
+    [ -S "/dev/shm/$(cut -d/ -f4 <<< "$path")/socket" ] || echo "$path"
+  done
   grep -F "$SCRATCH" /proc/self/mountinfo
 }
 # shellcheck disable=SC2317 # called by soon

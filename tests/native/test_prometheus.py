@@ -18,7 +18,7 @@ def section(first, last):
 
 
 def catalogue():
-    items = re.findall(r"^- `(ftld_[a-z_]*)[^`]*`( \(histogram\))?:", section("Catalogue", "Causes"), re.M)
+    items = re.findall(r"^- `(ftld_[a-z0-9_]*)[^`]*`( \(histogram\))?:", section("Catalogue", "Causes"), re.M)
     return [f"{name}_count" if histogram else name for name, histogram in items]
 
 
@@ -43,7 +43,7 @@ ALERTS = names(RULES / "ftld.rules.yml", r"^ *- alert: (.*)$")
 
 @pytest.fixture(scope="module")
 def daemon(folder, to_kill):
-    daemon = Daemon(folder, "default", "--scheme", "lazyftl", "--size", "64MiB")
+    daemon = Daemon(folder, "default", "--scheme", "lazyftl", "--size", "64MiB", "--shadow", "pagemap")
     to_kill.append(daemon)
     return daemon
 
