@@ -228,6 +228,20 @@ where
         }
     }
 
+    /// Runs a verb that programs pages: those of a run are written to the store together.
+    #[inline(always)]
+    fn in_batch<R>(
+        &mut self,
+        verb: impl FnOnce(&mut Self) -> Result<R, FtlError>,
+    ) -> Result<R, FtlError> {
+        self.space.flash.chip_mut().begin_batch();
+        let outcome = verb(self);
+        let written = self.space.flash.chip_mut().end_batch();
+        let result = outcome?;
+        written?;
+        Ok(result)
+    }
+
     /// Reads pages for the host, copied or deferred.
     fn read_host_pages(
         &mut self,
@@ -322,7 +336,7 @@ where
         self.check_request(first, self.pages_in(data.len()));
         let steps = self.timed_steps();
         self.space.stalls.begin_write();
-        let outcome = self.write_pages(first, data);
+        let outcome = self.in_batch(|ftl| ftl.write_pages(first, data));
         self.space.stalls.end_write();
         outcome?;
         self.add_ram_time(steps);
@@ -334,43 +348,20 @@ where
         Ok(self.space.flash.now())
     }
 
-    fn scattered_pages(&self) -> u32 {
-        Mapping::scattered_pages(self)
-    }
-
-    fn write_scattered(&mut self, at: Nanos, lpns: &[Lpn], data: &[u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.begin();
-        self.gc.refuse_if_read_only()?;
-        assert_eq!(
-            self.pages_in(data.len()),
-            to_u64(lpns.len()),
-            "data is not one page for each address"
-        );
-        lpns.iter().for_each(|lpn| self.check_request(*lpn, 1));
-        let steps = self.timed_steps();
-        self.space.stalls.begin_write();
-        let outcome = self.write_scattered_pages(lpns, data);
-        self.space.stalls.end_write();
-        outcome?;
-        self.add_ram_time(steps);
-        Ok(self.space.flash.now())
-    }
-
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.begin();
         self.gc.refuse_if_read_only()?;
         self.check_request(first, u64::from(count));
         self.stats.host_pages_trimmed += u64::from(count);
-        self.trim_pages(first, count)?;
+        self.in_batch(|ftl| ftl.trim_pages(first, count))?;
         Ok(self.space.flash.now())
     }
 
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.begin();
-        self.make_durable()?;
+        self.in_batch(Self::make_durable)?;
         let done = self.space.flash.wait();
         assert!(
             done >= at,
@@ -382,7 +373,7 @@ where
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
         self.space.flash.begin(at);
         self.begin();
-        self.background_work(budget)
+        self.in_batch(|ftl| ftl.background_work(budget))
     }
 
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {

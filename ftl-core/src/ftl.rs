@@ -57,24 +57,19 @@ pub trait Ftl: Send {
     /// [`FtlError::PowerLost`].
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
-    /// Returns the maximum pages of one [`Ftl::write_scattered`]; 1 if the scheme would write them
-    /// one by one.
-    fn scattered_pages(&self) -> u32 {
-        1
+    /// Begins a batch of verbs that are acknowledged together: consecutive programs of a block are
+    /// written to the store as one. Batches nest; no result depends on them.
+    fn begin_batch(&mut self) {
+        self.chip_mut().begin_batch();
     }
 
-    /// Writes pages of any addresses, one for each of `lpns`, in this order: a later page of an
-    /// address replaces an earlier one. On an error any of them may have been written.
+    /// Ends a batch. No verb of the outermost one may be acknowledged before.
     ///
     /// # Errors
-    /// As [`Ftl::write`].
-    fn write_scattered(&mut self, at: Nanos, lpns: &[Lpn], data: &[u8]) -> Result<Nanos, FtlError> {
-        let mut done = at;
-        let page = data.len() / lpns.len().max(1);
-        for (lpn, bytes) in lpns.iter().zip(data.chunks_exact(page)) {
-            done = done.max(self.write(at, *lpn, bytes)?);
-        }
-        Ok(done)
+    /// [`FtlError::HostFull`] and [`FtlError::Host`] if the image cannot be written; the verbs have
+    /// had their effect, but none is in the image for certain.
+    fn end_batch(&mut self) -> Result<(), FtlError> {
+        Ok(self.chip_mut().end_batch()?)
     }
 
     /// Makes `count` pages read as zeros. Also serves write-zeroes: no scheme reserves space for an

@@ -21,20 +21,6 @@ pub(crate) trait Mapping: GarbageCollect {
     /// Writes consecutive pages.
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError>;
 
-    /// Returns the maximum pages that [`Mapping::write_scattered_pages`] appends in a run; 1 if it
-    /// writes them one by one.
-    fn scattered_pages(&self) -> u32 {
-        1
-    }
-
-    /// Writes pages of any addresses in this order.
-    fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
-        let page = data.len() / lpns.len();
-        lpns.iter()
-            .zip(data.chunks_exact(page))
-            .try_for_each(|(lpn, bytes)| self.write_pages(*lpn, bytes))
-    }
-
     /// Makes `count` pages read as zeros.
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError>;
 

@@ -107,6 +107,22 @@ impl<S: Store> Chip<S> {
         Ok(self.charge_programs(at, block, first, count, cause))
     }
 
+    /// Begins a batch of operations that are acknowledged together: see [`Store::begin_batch`].
+    #[inline]
+    pub fn begin_batch(&mut self) {
+        self.store.begin_batch();
+    }
+
+    /// Ends a batch.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::HostFull`] or [`NandError::Host`]: see [`Store::end_batch`].
+    #[inline]
+    pub fn end_batch(&mut self) -> Result<(), NandError> {
+        Ok(self.store.end_batch()?)
+    }
+
     /// Programs a run of any chip and block, whether or not it succeeds.
     #[inline(never)]
     fn program_any_run(

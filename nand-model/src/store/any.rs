@@ -118,6 +118,14 @@ impl Store for AnyStore {
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
         each!(self, store => store.program(first, count, data, oobs))
     }
+    #[inline]
+    fn begin_batch(&mut self) {
+        each!(self, store => store.begin_batch())
+    }
+    #[inline]
+    fn end_batch(&mut self) -> io::Result<()> {
+        each!(self, store => store.end_batch())
+    }
     fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()> {
         each!(self, store => store.program_as(ppn, data, oob, health))
     }

@@ -88,6 +88,20 @@ pub trait Store: Any + Send {
     /// a failed sync.
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
 
+    /// Begins a batch: a store may keep consecutive programs of one block in memory and write them
+    /// together, at the latest when the batch ends. Batches nest.
+    fn begin_batch(&mut self) {}
+
+    /// Ends a batch; nothing stays unwritten after the outermost one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::program`]. Programs of the batch are then not in the image, but are read like
+    /// others, and the next operation writes them first.
+    fn end_batch(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Programs one page with its health; otherwise like [`Store::program`]. A host crash keeps
     /// both or neither.
     ///

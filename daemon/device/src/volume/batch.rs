@@ -1,28 +1,21 @@
-//! Writes that are executed together: one lock, one append to the flash, one write of the image. On
-//! a device of several shards that is so for the writes of each shard.
+//! Writes that are executed together: one lock, one batch of the scheme, so that consecutive pages
+//! are written to the image at once. On a device of several shards that is so for the writes of each
+//! shard.
 //!
-//! Invariants: in a shard, the order of the versions is that of the batch; one address is in one
-//! shard. A request is acknowledged only when all its pages are in the store. If the scheme refuses
-//! some, the writes of that shard are executed again one by one, so that each request gets a result
-//! of its own; after a failure of the device, that is an error. If power fails, each page of the
-//! batch is its old or its new content.
+//! Invariants: the writes of a shard are executed in their order; one address is in one shard. A
+//! request is acknowledged only when the batch has ended and all its pages are in the store. A write
+//! that failed, and those after it in its shard, are executed again alone, so that each request gets
+//! a result of its own. If power fails, each page of the batch is its old or its new content.
 
 use super::Volume;
 use super::host::Op;
 use super::locked::Core;
 use super::request::Request;
 use crate::device::{BlockDevice, Completion};
-use ftl_core::{FtlError, Lpn};
-use ftld_kit::convert::{index, narrow, to_u64};
-use nand_model::{Nanos, SHARDS_MAX};
+use ftl_core::FtlError;
+use ftld_kit::convert::{index, to_u64};
+use nand_model::SHARDS_MAX;
 use std::io;
-
-/// Pages of a batch, and their addresses. The buffers are reused.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    lpns: Vec<Lpn>,
-    data: Vec<u8>,
-}
 
 /// One write of a batch, in one shard.
 struct Member<'a> {
@@ -34,39 +27,6 @@ struct Member<'a> {
     offset: u64,
     data: &'a [u8],
     is_done: bool,
-}
-
-impl Batch {
-    fn fill<'a>(&mut self, writes: impl Iterator<Item = &'a Member<'a>>, page: usize) {
-        self.lpns.clear();
-        self.data.clear();
-        for Member { at, data, .. } in writes {
-            let first: u32 = narrow(at / to_u64(page));
-            let pages: u32 = narrow(to_u64(data.len() / page));
-            self.lpns.extend((first..first + pages).map(Lpn::new));
-            self.data.extend_from_slice(data);
-        }
-    }
-}
-
-impl Core {
-    /// Writes the whole pages of one shard.
-    fn write_batch(
-        &mut self,
-        at: Nanos,
-        shard: usize,
-        members: &[Member<'_>],
-    ) -> Result<Nanos, FtlError> {
-        let own = || members.iter().filter(|member| member.shard == shard);
-        self.batch.fill(own(), self.scratch.len());
-        let start = self.paged().handled(at);
-        let Batch { lpns, data } = &self.batch;
-        let done = self.ftl.write_scattered(start, lpns, data)?;
-        if let Some(last) = own().next_back() {
-            self.note_write(at, last.offset, last.data);
-        }
-        Ok(done)
-    }
 }
 
 impl Volume {
@@ -91,8 +51,7 @@ impl Volume {
     }
 
     /// Returns how many of these writes, from the first on, can be executed together: whole pages,
-    /// each in one stripe, on a device that nothing delays, in each shard at most what its scheme
-    /// appends in a run.
+    /// each in one stripe, on a device that nothing delays, in each shard at most an extent.
     fn batch_length(&self, writes: &[(u64, &[u8])]) -> usize {
         let shape = &self.shape;
         if self.has_cache() || shape.emulate || shape.read_only || self.is_paused() {
@@ -111,7 +70,7 @@ impl Volume {
             }
             let of_shard = &mut bytes[shape.stripes.place(*offset).0];
             *of_shard += length;
-            *of_shard <= shape.batch_bytes
+            *of_shard <= shape.write_bytes
         };
         writes.iter().take_while(fits).count()
     }
@@ -157,19 +116,45 @@ impl Volume {
             return;
         }
         let outcome = self.run(&mut guard, true, |core| {
-            let start = core.clock.start(self.unlocked.counters.depth());
-            let done = core
-                .write_batch(start, shard, members)
+            core.ftl.begin_batch();
+            let executed = self.execute(core, shard, members);
+            core.ftl
+                .end_batch()
                 .inspect_err(|error| self.unlocked.note_failed(error))?;
-            self.unlocked.note_accepted();
-            for member in members.iter_mut().filter(|member| member.shard == shard) {
-                member.request.executed(start, done);
-                core.clock.done(done);
-            }
-            Ok(())
+            Ok(executed)
         });
-        for member in members.iter_mut().filter(|member| member.shard == shard) {
-            member.is_done = outcome.is_ok();
+        let executed = outcome.unwrap_or(0);
+        let own = members.iter_mut().filter(|member| member.shard == shard);
+        own.take(executed).for_each(|member| member.is_done = true);
+    }
+
+    /// Executes the writes of one shard until one fails, or the store runs short of erased space.
+    /// Returns the number of executed ones.
+    fn execute(&self, core: &mut Core, shard: usize, members: &mut [Member<'_>]) -> usize {
+        let own = members.iter_mut().filter(|member| member.shard == shard);
+        let mut executed = 0;
+        for Member {
+            request,
+            at,
+            offset,
+            data,
+            ..
+        } in own
+        {
+            if core.erases_left() < self.shape.erases_low {
+                break;
+            }
+            let written: Result<(), FtlError> = request.step(core, true, |core, start| {
+                let done = core.paged().write(start, *at, data)?;
+                core.note_write(start, *offset, data);
+                Ok(done)
+            });
+            if written.is_err() {
+                break;
+            }
+            self.unlocked.note_accepted();
+            executed += 1;
         }
+        executed
     }
 }

@@ -4,7 +4,6 @@
 //! rules apply.
 
 use super::EXTENT_PAGES;
-use super::batch::Batch;
 use super::clock::Clock;
 use super::snapshot::{LastWrite, Wear, WearScan};
 use super::write_cache::{CacheView, WriteCache};
@@ -18,8 +17,6 @@ pub(super) struct Core {
     pub(super) ftl: Box<dyn Ftl>,
     /// Buffer of one page, for requests that cover a part of a page.
     pub(super) scratch: Vec<u8>,
-    /// Pages of writes that are executed together.
-    pub(super) batch: Batch,
     pub(super) clock: Clock,
     pub(super) scan: WearScan,
     pub(super) wear: Wear,

@@ -193,8 +193,6 @@ struct Shape {
     extent_bytes: u64,
     /// Maximum bytes of an extent of a write.
     write_bytes: u64,
-    /// Maximum bytes of writes that are executed together.
-    batch_bytes: u64,
     /// Unit of atomicity.
     unit_bytes: u32,
     /// Whether completions are delayed until the emulated flash has finished.
@@ -249,15 +247,12 @@ impl Volume {
             "pages of {page} bytes"
         );
         let erases = chips[0].ftl.chip().store().erase_credit_full();
-        let scattered = chips.iter().map(|chip| chip.ftl.scattered_pages());
-        let scattered = u64::from(scattered.min().unwrap_or(1));
         let shape = Shape {
             size: options.size,
             stripes: Stripes::new(chips.len(), striping),
             page_bytes: geometry.page_bytes,
             extent_bytes,
             write_bytes: extent_bytes,
-            batch_bytes: extent_bytes.min(scattered * page),
             unit_bytes: atomic_bytes(geometry.page_bytes),
             emulate: options.emulate,
             read_only: options.read_only,

@@ -124,12 +124,6 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Records that the request was executed with others, from `start` to `done`, on a device that
-    /// delays no completion.
-    pub(super) fn executed(&mut self, start: Nanos, done: Nanos) {
-        (self.start, self.done) = (Some(start), done);
-    }
-
     pub(super) fn end(self, result: io::Result<()>) -> io::Result<Completion> {
         if let Err(error) = result {
             return Err(self.fail(error));

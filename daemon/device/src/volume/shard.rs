@@ -3,7 +3,6 @@
 //! Invariants: nobody holds the locks of two shards. A shard has its own sequence numbers, free
 //! blocks and map; the order of requests to two shards is that of their locks.
 
-use super::batch::Batch;
 use super::locked::Core;
 use super::snapshot::{FlashSnapshot, Wear, WearScan};
 use super::watch::{BlockMap, BlockScan};
@@ -57,7 +56,6 @@ impl Shard {
         let mut core = Core {
             ftl,
             scratch: vec![0; to_usize(u64::from(geometry.page_bytes))],
-            batch: Batch::default(),
             clock,
             scan: WearScan::default(),
             wear: Wear::default(),

@@ -1,8 +1,7 @@
 //! The write buffer of a map that is smaller if runs of pages are in the order of their addresses
 //! ([`PageMap::SORTED`](super::PageMap::SORTED)): it sorts pages before they are programmed.
 //!
-//! A buffer that *keeps* writes acknowledges them in RAM, until it is full or a FLUSH empties it.
-//! One that does not only sorts the pages of one call, and is empty between calls.
+//! It acknowledges writes in RAM, until it is full or a FLUSH empties it.
 //!
 //! Invariants: a buffered page is newer than every version on flash. It leaves the buffer when it
 //! is programmed or trimmed. If power fails, it is lost: no FLUSH has covered it.
@@ -11,15 +10,6 @@ use crate::addr::Lpn;
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{tree_bytes, tree_most, vec_bytes};
 use std::collections::BTreeMap;
-
-/// How a scheme buffers writes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Buffering {
-    /// Capacity in pages.
-    pub(crate) pages: u32,
-    /// Whether a write is acknowledged in RAM.
-    pub(crate) keeps: bool,
-}
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -31,7 +21,8 @@ struct Entry {
 
 /// Pages in the order of their addresses, with their newest content.
 pub(super) struct WriteBuffer {
-    buffering: Buffering,
+    /// Pages that fit.
+    capacity: u32,
     page_bytes: usize,
     /// Whether content is stored at all.
     has_data: bool,
@@ -50,9 +41,9 @@ pub(super) struct WriteBuffer {
 
 impl WriteBuffer {
     /// Creates an empty buffer. Without `has_data` it keeps addresses alone.
-    pub(super) fn new(buffering: Buffering, page_bytes: usize, has_data: bool) -> Self {
+    pub(super) fn new(capacity: u32, page_bytes: usize, has_data: bool) -> Self {
         WriteBuffer {
-            buffering,
+            capacity,
             page_bytes,
             has_data,
             pages: BTreeMap::new(),
@@ -65,18 +56,13 @@ impl WriteBuffer {
         }
     }
 
-    /// Returns whether writes are acknowledged in RAM.
-    pub(super) fn keeps(&self) -> bool {
-        self.buffering.keeps
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
     /// Returns whether it has no room for another page.
     pub(super) fn is_full(&self) -> bool {
-        self.len() >= self.buffering.pages
+        self.len() >= self.capacity
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -84,7 +70,7 @@ impl WriteBuffer {
     }
 
     pub(super) fn capacity(&self) -> u32 {
-        self.buffering.pages
+        self.capacity
     }
 
     /// Returns the number of buffered pages that the map does not contain.
@@ -165,14 +151,6 @@ impl WriteBuffer {
         }
     }
 
-    /// Drops all pages.
-    pub(super) fn clear(&mut self) {
-        self.pages.clear();
-        self.free.clear();
-        self.data.clear();
-        self.new_pages = 0;
-    }
-
     /// Makes the first pages, at most `most`, the [run](Self::run).
     pub(super) fn prepare_run(&mut self, most: usize) {
         self.run.clear();
@@ -191,7 +169,7 @@ impl WriteBuffer {
     /// Returns bytes by the paper's count, allocated bytes, and the most that they become.
     pub(super) fn ram(&self, block_pages: u64) -> (u64, u64, u64) {
         let (pages, page) = (u64::from(self.capacity()), to_u64(self.page_bytes));
-        let paper = if self.keeps() { pages * page } else { 0 };
+        let paper = pages * page;
         let now = vec_bytes::<u8>(self.data.capacity() + self.content.capacity())
             + vec_bytes::<u32>(self.free.capacity())
             + vec_bytes::<Lpn>(self.run.capacity())
@@ -211,11 +189,7 @@ mod tests {
     use super::*;
 
     fn buffer() -> WriteBuffer {
-        let buffering = Buffering {
-            pages: 4,
-            keeps: true,
-        };
-        WriteBuffer::new(buffering, 2, true)
+        WriteBuffer::new(4, 2, true)
     }
 
     #[test]

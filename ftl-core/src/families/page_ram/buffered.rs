@@ -13,11 +13,6 @@ use crate::int::{index, to_u32, to_u64, to_usize};
 use nand_model::Ppn;
 
 impl<M: PageMap> PageRam<M> {
-    /// Returns whether writes are acknowledged in RAM.
-    pub(super) fn keeps_writes(&self) -> bool {
-        self.buffer.as_ref().is_some_and(|buffer| buffer.keeps())
-    }
-
     /// Returns whether any page is buffered.
     pub(super) fn has_buffered(&self) -> bool {
         self.buffer
@@ -27,8 +22,9 @@ impl<M: PageMap> PageRam<M> {
 
     /// Returns whether acknowledged pages are being programmed.
     pub(super) fn is_emptying(&self) -> bool {
-        let buffer = self.buffer.as_ref();
-        buffer.is_some_and(|buffer| buffer.keeps() && buffer.is_emptying)
+        self.buffer
+            .as_ref()
+            .is_some_and(|buffer| buffer.is_emptying)
     }
 
     pub(super) fn is_buffered(&self, lpn: Lpn) -> bool {
@@ -64,42 +60,28 @@ impl<M: PageMap> PageMapFtl<M> {
         Ok(())
     }
 
-    /// Buffers pages, and programs all if the buffer is full, or keeps none.
+    /// Buffers pages, and programs all if the buffer is full.
     pub(super) fn write_buffered(
         &mut self,
         lpns: impl Iterator<Item = Lpn>,
         data: &[u8],
     ) -> Result<(), FtlError> {
         let page = self.space.geometry().page_len();
-        let keeps = self.map.keeps_writes();
         for (lpn, bytes) in lpns.zip(data.chunks_exact(page)) {
             let is_new = self.map.pages.predict(lpn).is_none();
-            let buffer = self.map.buffer.as_mut().expect("a sorted map has a buffer");
+            let buffer = self.map.buffer.as_mut().expect("writes are buffered");
             // Programs that failed may have left it full.
             if buffer.is_full() {
-                self.program_or_discard(keeps)?;
+                self.program_buffered()?;
             }
-            let buffer = self.map.buffer.as_mut().expect("a sorted map has a buffer");
+            let buffer = self.map.buffer.as_mut().expect("writes are buffered");
             buffer.put(lpn, bytes, is_new);
             self.stats.host_pages_written += 1;
             if buffer.is_full() {
-                self.program_or_discard(keeps)?;
+                self.program_buffered()?;
             }
         }
-        if !keeps {
-            self.program_or_discard(keeps)?;
-        }
         self.pace_gc(data.len() / page)
-    }
-
-    /// Programs the buffer. If that fails, pages not acknowledged (not `keeps`) must not be read.
-    fn program_or_discard(&mut self, keeps: bool) -> Result<(), FtlError> {
-        let outcome = self.program_buffered();
-        if outcome.is_err() && !keeps {
-            let buffer = self.map.buffer.as_mut().expect("a sorted map has a buffer");
-            buffer.clear();
-        }
-        outcome
     }
 
     /// Programs all buffered pages.

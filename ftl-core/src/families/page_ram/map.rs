@@ -27,7 +27,7 @@ pub trait PageMapScheme: 'static {
 /// relocated or trimmed, and at a mount for every page stored on the device.
 pub trait PageMap: Send + Sized + 'static {
     /// Whether pages that are programmed together are first sorted by their addresses: copies of a
-    /// block, and scattered writes. Worth it for a map that is smaller if runs of pages are.
+    /// block, and buffered writes. Worth it for a map that is smaller if runs of pages are.
     const SORTED: bool = false;
 
     /// Whether [`predict`](PageMap::predict) may miss. Then the records of the pages around a

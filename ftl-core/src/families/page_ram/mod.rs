@@ -42,7 +42,6 @@ use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::UntilCheckpoint;
-pub(crate) use buffer::Buffering;
 use buffer::WriteBuffer;
 #[cfg(debug_assertions)]
 use checked::Checked;
@@ -76,14 +75,14 @@ pub(crate) fn overhead_with_buffer<S: PageMapScheme>(
     profile: &Profile,
     logical_pages: u32,
     params: &Params,
-    buffering: Option<Buffering>,
+    buffer_pages: Option<u32>,
 ) -> Result<u32, FtlError> {
     let geometry = &profile.geometry;
     let chunks = checkpoint::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
     let streams = placement::from_params(params, &own::<S>(geometry, logical_pages))?.lanes();
     fold::from_params(params, profile, streams)?;
-    let buffered = buffered_blocks(geometry, buffering);
+    let buffered = buffered_blocks(geometry, buffer_pages);
     let settings = Settings::new(params, profile, estimate, chunks, streams, buffered)?;
     let trims = 2 * UntilCheckpoint::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
@@ -95,9 +94,8 @@ pub(crate) fn overhead_with_buffer<S: PageMapScheme>(
 
 /// Returns the free blocks that take the acknowledged writes of a full buffer, besides two blocks
 /// that fail.
-fn buffered_blocks(geometry: &Geometry, buffering: Option<Buffering>) -> u32 {
-    let keeping = buffering.filter(|buffering| buffering.keeps);
-    keeping.map_or(0, |of| of.pages.div_ceil(geometry.pages_per_block) + 2)
+fn buffered_blocks(geometry: &Geometry, buffer_pages: Option<u32>) -> u32 {
+    buffer_pages.map_or(0, |pages| pages.div_ceil(geometry.pages_per_block) + 2)
 }
 
 /// Returns the policies of a scheme, for this device.
@@ -125,7 +123,7 @@ pub(crate) fn start_with_buffer<S: PageMapScheme>(
     chip: Chip,
     config: &FtlConfig,
     start: Start,
-    buffering: Option<Buffering>,
+    buffer_pages: Option<u32>,
 ) -> Result<Box<dyn Ftl>, FtlError> {
     let own = own::<S>(chip.geometry(), config.logical_pages);
     Ok(Box::new(create::<S::Map>(
@@ -134,7 +132,7 @@ pub(crate) fn start_with_buffer<S: PageMapScheme>(
         chip,
         config,
         start,
-        buffering,
+        buffer_pages,
     )?))
 }
 
@@ -160,7 +158,7 @@ fn create<M: PageMap>(
     chip: Chip,
     config: &FtlConfig,
     start: Start,
-    buffering: Option<Buffering>,
+    buffer_pages: Option<u32>,
 ) -> Result<PageMapFtl<M>, FtlError> {
     let geometry = *chip.geometry();
     check_size(&geometry, config.logical_pages)?;
@@ -174,7 +172,7 @@ fn create<M: PageMap>(
         geometry.blocks - chip.slc_blocks(),
         chunks,
         placement.lanes(),
-        buffered_blocks(&geometry, buffering),
+        buffered_blocks(&geometry, buffer_pages),
     )?;
     let has_data = chip.store().keeps_data();
     let streams = [
@@ -199,14 +197,7 @@ fn create<M: PageMap>(
         streams,
         writer: CheckpointWriter::new(settings.checkpoint_interval),
         tags: Vec::new(),
-        buffer: M::SORTED.then(|| {
-            let sorting = Buffering {
-                pages: geometry.pages_per_block,
-                keeps: false,
-            };
-            let buffering = buffering.unwrap_or(sorting);
-            WriteBuffer::new(buffering, geometry.page_len(), has_data)
-        }),
+        buffer: buffer_pages.map(|pages| WriteBuffer::new(pages, geometry.page_len(), has_data)),
         replaced: Vec::new(),
         lost: 0,
         order: Vec::new(),
@@ -233,7 +224,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     #[inline(always)]
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.flash.geometry().page_bytes as usize;
-        if M::SORTED && self.map.keeps_writes() {
+        if M::SORTED && self.map.buffer.is_some() {
             let count = to_u32(data.len() / page);
             return self.write_buffered(first.run(count), data);
         }
@@ -243,27 +234,6 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
             self.write_run(first, data)?;
         }
         self.pace_gc(data.len() / page)
-    }
-
-    fn scattered_pages(&self) -> u32 {
-        match self.map.streams.only_for_host() {
-            Some(_) => self.space.geometry().pages_per_block,
-            None => 1,
-        }
-    }
-
-    fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
-        if M::SORTED {
-            return self.write_buffered(lpns.iter().copied(), data);
-        }
-        if self.map.streams.only_for_host().is_some() {
-            self.append_run(lpns.len(), |i| lpns[i], data)?;
-        } else {
-            let page = self.space.geometry().page_len();
-            let mut pages = lpns.iter().zip(data.chunks_exact(page));
-            pages.try_for_each(|(lpn, bytes)| self.write_page(*lpn, bytes))?;
-        }
-        self.pace_gc(lpns.len())
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
@@ -318,7 +288,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
         let mapped_pages = self.map.mapped;
-        match self.map.buffer.as_ref().filter(|buffer| buffer.keeps()) {
+        match &self.map.buffer {
             None => SchemeStats {
                 mapped_pages,
                 ..common

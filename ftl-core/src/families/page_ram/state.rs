@@ -28,7 +28,8 @@ pub(crate) struct PageRam<M> {
     pub(super) streams: DataStreams,
     pub(super) writer: CheckpointWriter,
     pub(super) tags: Vec<PageTag>,
-    /// Write buffer of a [sorted](PageMap::SORTED) map; else `None`.
+    /// Write buffer of a scheme that acknowledges writes in RAM, whose map is
+    /// [sorted](PageMap::SORTED).
     pub(super) buffer: Option<WriteBuffer>,
     /// Locations of the pages that a run replaces, and whether each lookup was a hit, of a map that
     /// [predicts](PageMap::PREDICTS).

@@ -2,7 +2,6 @@
 
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::page_ram::Buffering;
 use crate::int::{narrow, to_u16};
 use crate::layout::Layout;
 use nand_model::Geometry;
@@ -60,12 +59,12 @@ fn range_of(geometry: &Geometry, logical_pages: u32) -> (u64, u64) {
     (least, most.max(least))
 }
 
-/// Returns how writes are buffered; `None` if they are acknowledged on flash.
+/// Returns the pages of the write buffer; `None` if writes are acknowledged on flash.
 pub(super) fn buffering(
     geometry: &Geometry,
     logical_pages: u32,
     params: &Params,
-) -> Result<Option<Buffering>, FtlError> {
+) -> Result<Option<u32>, FtlError> {
     let page = u64::from(geometry.page_bytes);
     let (_, default) = range_of(geometry, logical_pages);
     let bytes: u64 = params.get(BUFFER.key, default)?;
@@ -79,8 +78,5 @@ pub(super) fn buffering(
         )));
     }
     let keeps = !params.choice(ACK.key, "flash", "buffer")?;
-    Ok(keeps.then_some(Buffering {
-        pages: narrow(pages),
-        keeps,
-    }))
+    Ok(keeps.then_some(narrow(pages)))
 }

@@ -1,5 +1,6 @@
 //! The state of a store in an image file.
 
+use super::batch::Batch;
 use super::cache_area::CacheArea;
 use super::counts::Counts;
 use super::disk::Disk;
@@ -31,6 +32,7 @@ pub struct FileStore {
     pub(super) verified: Option<Arc<Verified>>,
     /// Blocks erased before this operation and unused since have released their slot's space.
     pub(super) trimmed_seq: u64,
+    pub(super) batch: Batch,
     pub(super) scratch: Vec<u8>,
     /// Discards the bytes between the pages that are read.
     pub(super) unwanted: Vec<u8>,
@@ -83,7 +85,8 @@ impl FileStore {
         if self.read_only {
             return Ok(());
         }
-        self.write_table()
+        self.write_batch()
+            .and_then(|()| self.write_table())
             .map_err(|error| self.io_failure("write its block table", error))?;
         self.sync
             .write_clean(true)
@@ -96,10 +99,12 @@ impl FileStore {
     /// # Errors
     ///
     /// The host cannot write or sync the image.
-    pub fn close_powerless(self) -> Result<(), ImageError> {
+    pub fn close_powerless(mut self) -> Result<(), ImageError> {
         if self.read_only {
             return Ok(());
         }
+        self.write_batch()
+            .map_err(|error| self.io_failure("write its newest pages", error))?;
         self.sync
             .write_power_cut()
             .map_err(|error| self.io_failure("sync it", error.into()))
@@ -120,6 +125,13 @@ impl FileStore {
             None => Ok(()),
             Some(_) => Err(SyncError::Closed.into()),
         }
+    }
+
+    /// Refuses changes like [`FileStore::usable`], and writes the programs before this one.
+    #[inline]
+    pub(super) fn begin_change(&mut self) -> io::Result<()> {
+        self.usable()?;
+        self.write_batch()
     }
 
     /// Restores the bytes before a write that failed half way, and syncs them. The next operation

@@ -20,6 +20,7 @@
 //! unbroken sequence of operations and undoes the rest. The result is that of a power cut at an
 //! earlier operation. docs/FORMAT.md has the proof.
 
+mod batch;
 mod cache_area;
 mod counts;
 mod disk;
@@ -73,6 +74,10 @@ impl Store for FileStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
+        if self.is_unwritten(first, to_u32(health.len())) && self.write_batch().is_err() {
+            let pages = first.run(to_u32(health.len()));
+            return self.read_unwritten(pages, data, oobs, health);
+        }
         let mut records = std::mem::take(&mut self.scratch);
         let result = self.read_run(first, &mut records, data, oobs, health);
         self.scratch = records;
@@ -87,6 +92,10 @@ impl Store for FileStore {
         health: &mut [Health],
     ) -> io::Result<()> {
         assert_eq!(health.len(), pages.len(), "a health for each page");
+        let span = pages[pages.len() - 1].raw() - pages[0].raw() + 1;
+        if self.is_unwritten(pages[0], span) && self.write_batch().is_err() {
+            return self.read_unwritten(pages.iter().copied(), data, oobs, health);
+        }
         let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
         let mut records = std::mem::take(&mut self.scratch);
         let mut near = pages
@@ -114,6 +123,16 @@ impl Store for FileStore {
         self.program_run(first, count, data, oobs, Health::Good)
     }
 
+    #[inline]
+    fn begin_batch(&mut self) {
+        self.begin_batch_of_programs();
+    }
+
+    #[inline]
+    fn end_batch(&mut self) -> io::Result<()> {
+        self.end_batch_of_programs()
+    }
+
     fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()> {
         self.program_run(ppn, 1, data, oob, health)
     }
@@ -129,11 +148,14 @@ impl Store for FileStore {
 
     #[inline]
     fn place(&self, first: Ppn, count: u32) -> Option<PlacedRun> {
+        if self.is_unwritten(first, count) {
+            return None;
+        }
         self.place_run(first, count)
     }
 
     fn spoil(&mut self, by: Ppn, pages: &[(Ppn, Health)]) -> io::Result<()> {
-        self.usable()?;
+        self.begin_change()?;
         let geometry = self.layout.geometry;
         debug_assert!(
             pages
@@ -148,7 +170,7 @@ impl Store for FileStore {
     }
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
-        self.usable()?;
+        self.begin_change()?;
         assert!(
             self.layout.hints,
             "a program of OOB alone on a part that allows one program"
@@ -182,12 +204,12 @@ impl Store for FileStore {
     }
 
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()> {
-        self.usable()?;
+        self.begin_change()?;
         self.mark(ppn, health, None)
     }
 
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
-        self.usable()?;
+        self.begin_change()?;
         let bad = self.blocks[block.index()].facts.bad;
         debug_assert_eq!(bad, None, "erase of the bad block {block}");
         self.take_slot(block.index(), BlockFacts { bad, ..facts })?;
@@ -200,7 +222,7 @@ impl Store for FileStore {
     }
 
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
-        self.usable()?;
+        self.begin_change()?;
         let was_bad = self.blocks[block.index()].facts.bad;
         let written = self.write_facts(block, facts);
         let bad = self.blocks[block.index()].facts.bad;
@@ -220,6 +242,7 @@ impl Store for FileStore {
     }
 
     fn cells(&mut self, ppn: Ppn) -> io::Result<Option<Cells>> {
+        self.write_batch()?;
         let mut record = Vec::new();
         let Some((slot, page, core)) = self.read_record(ppn, &mut record)? else {
             return Ok(None);

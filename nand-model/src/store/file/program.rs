@@ -22,7 +22,6 @@ impl FileStore {
         oobs: &[u8],
         health: Health,
     ) -> io::Result<()> {
-        self.usable()?;
         assert!(count > 0, "a program of no page");
         assert_eq!(
             data.len(),
@@ -32,13 +31,30 @@ impl FileStore {
         let block = self.layout.geometry.block_of(first).index();
         let page = self.layout.geometry.offset_of(first);
         if self.counts.may_hold(block, page, count) {
+            self.begin_change()?;
             return self.program_over(first, count, data, oobs, health);
         }
-        self.write_pages(first, count, data, oobs, (health, None))?;
-        if let Some(slot) = self.blocks[block].slot.filter(|_| self.is_complete(block)) {
-            self.sync.seal_when_synced(slot, self.sync.last_seq());
+        self.usable()?;
+        if health != Health::Good {
+            self.write_batch()?;
+        } else if self.joins_batch(first, data.len())? {
+            let slot = self.slot_of(block)?;
+            self.keep_pages(slot, (first, count), data, oobs);
+            self.note_programmed(slot, first, count);
+            return Ok(());
         }
+        self.write_pages(first, count, data, oobs, (health, None))?;
+        self.seal_if_complete(block);
         Ok(())
+    }
+
+    /// Returns the slot of a block, which gets one if it was never used.
+    #[inline]
+    fn slot_of(&mut self, block: usize) -> io::Result<u32> {
+        match self.blocks[block].slot {
+            Some(slot) => Ok(slot),
+            None => self.take_slot(block, self.blocks[block].facts),
+        }
     }
 
     /// Writes pages into blank cells. `marks` contains each page's health, and its tag if it was
@@ -54,28 +70,15 @@ impl FileStore {
     ) -> io::Result<()> {
         let block = self.layout.geometry.block_of(first).index();
         let page = self.layout.geometry.offset_of(first);
-        let slot = match self.blocks[block].slot {
-            Some(slot) => slot,
-            None => self.take_slot(block, self.blocks[block].facts)?,
-        };
-        self.disk.write_at(self.layout.data_at(slot, page), data)?;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.encode_records(slot, first, count, data, oobs, marks, &mut scratch);
-        let at = self.layout.record_at(slot, page);
-        let written = self.disk.write_at(at, &scratch);
-        self.scratch = scratch;
-        if let Err(failed) = written {
-            if failed.done > 0 {
-                self.restore_bytes(at, &vec![0; failed.done]);
-            }
-            return Err(failed.error);
-        }
-        self.slots.roomy[index(slot)] = true;
-        self.counts.note_programs(block, page, count);
-        if !self.unhealthy.is_empty() {
-            self.unhealthy
-                .retain(|&ppn, _| !(first.raw()..first.raw() + count).contains(&ppn));
-        }
+        let slot = self.slot_of(block)?;
+        let mut records = std::mem::take(&mut self.scratch);
+        records.clear();
+        let run = (first, count, self.sync.last_seq() + 1);
+        self.encode_records(slot, run, data, oobs, marks, &mut records);
+        let written = self.write_run(slot, page, data, &records);
+        self.scratch = records;
+        written?;
+        self.note_programmed(slot, first, count);
         if marks.0 != Health::Good {
             self.unhealthy
                 .extend((first.raw()..first.raw() + count).map(|ppn| (ppn, marks.0.into())));
@@ -84,21 +87,58 @@ impl FileStore {
         Ok(())
     }
 
-    /// Encodes the records of a run into `scratch`.
+    /// Writes the data and the records of a run.
     #[inline]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of the verb, and where its pages are stored"
-    )]
-    fn encode_records(
+    pub(super) fn write_run(
         &self,
         slot: u32,
-        first: Ppn,
-        count: u32,
+        page: u32,
+        data: &[u8],
+        records: &[u8],
+    ) -> io::Result<()> {
+        self.disk.write_at(self.layout.data_at(slot, page), data)?;
+        let at = self.layout.record_at(slot, page);
+        if let Err(failed) = self.disk.write_at(at, records) {
+            if failed.done > 0 {
+                self.restore_bytes(at, &vec![0; failed.done]);
+            }
+            return Err(failed.error);
+        }
+        Ok(())
+    }
+
+    /// Records in RAM that pages are programmed and good.
+    #[inline]
+    fn note_programmed(&mut self, slot: u32, first: Ppn, count: u32) {
+        let geometry = self.layout.geometry;
+        self.slots.roomy[index(slot)] = true;
+        let block = geometry.block_of(first).index();
+        self.counts
+            .note_programs(block, geometry.offset_of(first), count);
+        if !self.unhealthy.is_empty() {
+            self.unhealthy
+                .retain(|&ppn, _| !(first.raw()..first.raw() + count).contains(&ppn));
+        }
+    }
+
+    /// Seals the slot of a full block, once its pages are synced.
+    #[inline]
+    pub(super) fn seal_if_complete(&self, block: usize) {
+        if let Some(slot) = self.blocks[block].slot.filter(|_| self.is_complete(block)) {
+            self.sync.seal_when_synced(slot, self.sync.last_seq());
+        }
+    }
+
+    /// Appends the records of a run, whose first operation has this number, to `records`.
+    #[inline]
+    pub(super) fn encode_records(
+        &self,
+        slot: u32,
+        (first, count, first_seq): (Ppn, u32, u64),
         data: &[u8],
         oobs: &[u8],
         (health, tag): (Health, Option<u32>),
-        scratch: &mut Vec<u8>,
+        records: &mut Vec<u8>,
     ) {
         let geometry = self.layout.geometry;
         let (page_bytes, part) = (geometry.page_len(), oobs.len() / index(count));
@@ -108,14 +148,15 @@ impl FileStore {
             geometry.oob_bytes
         );
         let life = self.blocks[geometry.block_of(first).index()].erase_seq;
-        let (first_seq, page) = (self.sync.last_seq() + 1, geometry.offset_of(first));
+        let page = geometry.offset_of(first);
         debug_assert!(
             life < first_seq,
             "a life begins before what is programmed in it"
         );
-        scratch.clear();
-        scratch.resize(index(count) * self.layout.record_bytes, 0);
-        for (i, record) in (0u32..).zip(scratch.chunks_exact_mut(self.layout.record_bytes)) {
+        let begin = records.len();
+        records.resize(begin + index(count) * self.layout.record_bytes, 0);
+        let own = records[begin..].chunks_exact_mut(self.layout.record_bytes);
+        for (i, record) in (0u32..).zip(own) {
             let (data, oob) = (
                 &data[index(i) * page_bytes..][..page_bytes],
                 &oobs[index(i) * part..][..part],
@@ -162,7 +203,7 @@ impl FileStore {
     /// already keeps core, OOB and data, because its operation must stay complete: only its mark is
     /// set to lost.
     pub(super) fn put(&mut self, ppn: Ppn, cells: &Cells, health: Health) -> io::Result<()> {
-        self.usable()?;
+        self.begin_change()?;
         assert_eq!(
             cells.oob.len(),
             self.layout.geometry.oob_len(),

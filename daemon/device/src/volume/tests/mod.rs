@@ -36,6 +36,9 @@ struct Toy {
     slow: u64,
 }
 
+/// The place of a trap in the end of a batch.
+const END_OF_BATCH: u32 = u32::MAX - 2;
+
 #[derive(Clone)]
 enum Trap {
     Fail(FtlError),
@@ -71,6 +74,11 @@ impl Toy {
             .lock()
             .unwrap()
             .push(format!("{verb} {first}+{count}"));
+        self.spring(first, count)
+    }
+
+    /// Does what the trap of one of these pages does.
+    fn spring(&self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let hit = |page: u32| (first.raw()..first.raw() + count.max(1)).contains(&page);
         let trap = self.trap.lock().unwrap().clone();
         match trap {
@@ -119,8 +127,9 @@ impl Ftl for Toy {
         }
         Ok(at + 500_000 * self.slow)
     }
-    fn scattered_pages(&self) -> u32 {
-        16
+    fn begin_batch(&mut self) {}
+    fn end_batch(&mut self) -> Result<(), FtlError> {
+        self.spring(Lpn::new(END_OF_BATCH), 1)
     }
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
         self.note("trim", first, count)?;

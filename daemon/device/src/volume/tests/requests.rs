@@ -1,6 +1,6 @@
 //! Requests: data read, refusals, and the state after a panic of the scheme.
 
-use super::{PAGE, Trap, errno_of, toy};
+use super::{END_OF_BATCH, PAGE, Trap, errno_of, toy};
 use crate::device::{BlockDevice, Extent, FlushOf};
 use crate::volume::*;
 use nand_model::store::MemStore;
@@ -220,6 +220,12 @@ fn what_the_scheme_refuses_in_a_batch_fails_and_nothing_else() {
     handles.set(7, Trap::Fail(FtlError::HostFull));
     assert_eq!(write_pages(&volume, &[5, 7, 6]), [0, ENOSPC, 0]);
     assert!(volume.writes_failing().is_none(), "the last one succeeded");
+    // Nothing of a batch that the store did not take is acknowledged before it is written again.
+    handles.set(END_OF_BATCH, Trap::Fail(FtlError::HostFull));
+    handles.calls();
+    assert_eq!(write_pages(&volume, &[5, 6]), [0, 0]);
+    let twice = ["write 5+1", "write 6+1", "write 5+1", "write 6+1"];
+    assert_eq!(handles.calls(), twice);
     handles.set(7, Trap::Panic);
     assert_eq!(
         write_pages(&volume, &[5, 7, 6]),
@@ -227,7 +233,7 @@ fn what_the_scheme_refuses_in_a_batch_fails_and_nothing_else() {
         "the device has failed"
     );
     let writes = *volume.host().of(Op::Write);
-    assert_eq!((writes.completed, writes.in_flight), (2, 0));
+    assert_eq!((writes.completed, writes.in_flight), (4, 0));
 }
 
 #[test]

@@ -126,13 +126,7 @@ fn what_one_shard_refuses_in_a_batch_is_done_again_there_alone() {
     second.set(1, Trap::Fail(FtlError::HostFull));
     assert_eq!(write_pages(&volume, &[4, 0, 5, 1, 6]), [0, 0, ENOSPC, 0, 0]);
     assert_eq!(first.calls(), ["write 0+1", "write 1+1"], "once");
-    let again = [
-        "write 0+1",
-        "write 1+1",
-        "write 0+1",
-        "write 1+1",
-        "write 2+1",
-    ];
+    let again = ["write 0+1", "write 1+1", "write 1+1", "write 2+1"];
     assert_eq!(second.calls(), again);
     *second.trap.lock().unwrap() = None;
     let seen = [4, 0, 5, 1, 6].map(|page| first_byte(&volume, page));
@@ -141,13 +135,12 @@ fn what_one_shard_refuses_in_a_batch_is_done_again_there_alone() {
     assert_eq!((writes.completed, writes.in_flight), (4, 0));
 }
 
-/// A shard takes as many pages of a batch as its scheme appends in a run, whatever is on another.
+/// A shard takes an extent of pages in a batch, whatever is on another.
 #[test]
 fn the_length_of_a_batch_is_that_of_a_shard() {
     let (volume, [first, second]) = pair(None);
     let pages: Vec<u64> = (0..40).collect();
     assert_eq!(write_pages(&volume, &pages), [0; 40]);
-    // 16 pages of each, then the rest.
     let calls = |handles: &Handles| handles.calls().len();
     assert_eq!((calls(&first), calls(&second)), (20, 20));
     assert!(

@@ -172,10 +172,10 @@ fn a_batch_takes_the_time_and_the_queue_of_its_writes() {
         write(&volume, 4);
         assert_eq!(starts(&volume), [20, 10, 10, 10, 0], "together: {together}");
         assert_eq!(write_pages(&volume, &[5, 6]), [0; 2]);
-        // Two in flight: both began when the one before the last had ended.
+        // Two in flight: each began when the one before the last had ended.
         assert_eq!(
             starts(&volume),
-            [20, 20, 20, 10, 10],
+            [30, 20, 20, 10, 10],
             "together: {together}"
         );
         let writes = *volume.host().of(Op::Write);

@@ -28,6 +28,7 @@ mod table;
 pub(super) use found::ERASES_MAX;
 pub use report::{Access, OpenReport};
 
+use super::batch::Batch;
 use super::disk::Disk;
 use super::file_disk::{FileDisk, Mode, Unsynced};
 use super::file_store::FileStore;
@@ -319,6 +320,7 @@ impl FileStore {
             slots,
             verified: None,
             trimmed_seq,
+            batch: Batch::default(),
             scratch,
             unwanted: Vec::new(),
         })

@@ -144,6 +144,8 @@ pub struct Parts {
 pub enum Step {
     /// A request.
     Do(HostOp),
+    /// The next writes and trims, at most this many, are one batch: acknowledged together.
+    Batch(u32),
     /// Power fails at an operation after this step; then the device restarts.
     Cut(Cut, Restart),
     /// The device goes down between two requests, and restarts.

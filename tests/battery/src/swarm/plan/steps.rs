@@ -170,7 +170,13 @@ impl<'a> Steps<'a> {
                 requests.push(Step::Do(HostOp::Trim { lpn, count }));
             }
         }
-        self.steps.append(&mut requests);
+        let batched = self.plan.device.on_disk && self.rng.one_in(2);
+        for request in requests {
+            if batched && self.rng.one_in(8) {
+                self.steps.push(Step::Batch(2 + self.rng.below(30) as u32));
+            }
+            self.steps.push(request);
+        }
         if self.rng.one_in(4) {
             self.whole_blocks();
         }

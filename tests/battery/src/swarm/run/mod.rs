@@ -4,6 +4,7 @@
 //! against the losses that were possible since it last served (`power_lost`); every page is read
 //! after every restart.
 
+mod batch;
 mod cost;
 mod decay;
 mod exposure;
@@ -18,6 +19,7 @@ use super::world;
 use super::world::{Memory, OnDisk, World};
 use crate::classes::Classes;
 use crate::rig::Rig;
+use batch::Batch;
 use cost::cost_of;
 use exposure::Exposure;
 use ftl_core::{Ftl, Start};
@@ -65,6 +67,7 @@ struct Runner<'p, W: World> {
     requests: u64,
     /// Emulated instants at which the last requests were done, as many as the host keeps in flight.
     done: VecDeque<Nanos>,
+    batch: Option<Batch>,
     /// The latest of all.
     latest: Nanos,
     /// Restart after the cut that is armed.
@@ -110,6 +113,7 @@ impl<'p, W: World> Runner<'p, W> {
             classes,
             requests: 0,
             done: VecDeque::new(),
+            batch: None,
             latest: 0,
             armed: None,
             dead_die: None,
@@ -160,7 +164,8 @@ impl<'p, W: World> Runner<'p, W> {
                 .map_err(|why| format!("step {number} ({step}): {why}"))?;
         }
         if !self.gave_up {
-            self.compare_all()
+            self.end_batch()
+                .and_then(|()| self.compare_all())
                 .and_then(|()| self.check())
                 .map_err(|why| format!("at the end: {why}"))?;
             self.tally();
@@ -169,8 +174,12 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     fn step(&mut self, step: &'p Step) -> Verdict {
+        if !batch::may_contain(step) {
+            self.end_batch()?;
+        }
         match step {
             Step::Do(op) => self.request(op),
+            Step::Batch(requests) => self.begin_batch(*requests),
             Step::Cut(cut, restart) => {
                 self.chip().update_faults(|plan| plan.cut = Some(*cut));
                 self.armed = Some(restart);

@@ -42,6 +42,7 @@ impl<'p, W: World> Runner<'p, W> {
             self.note_background_reads(before)?;
         }
         match outcome {
+            Ok(()) if self.batch.is_some() => self.executed_in_batch(written),
             Ok(()) => {
                 written
                     .iter()
@@ -56,6 +57,7 @@ impl<'p, W: World> Runner<'p, W> {
             Err(Trouble::Wrong(what)) => Err(what),
             Err(Trouble::Refused(FtlError::PowerLost)) => {
                 self.note_cut_page(op);
+                self.cut_in_batch();
                 self.power_lost_in_request()
             }
             Err(Trouble::Refused(error)) => {
