@@ -264,11 +264,17 @@ def test_the_servers_beside_each_other():
     load = lambda name, **values: {"name": name, "unit": "per second", "values": {server.replace("_", " "): each for server, each in values.items()}}
     points = [
         load("4k: read QD1", **{"ftld_pagemap": [3.0, 1.0, 2.0], "nbdkit_memory": [1.0], "qemu-nbd": [4.0], "nbd-server": [5.0]}),
+        load("4k: read QD32", **{"ftld_pagemap": [1e5], "nbdkit_file": [5e4], "qemu-nbd": [1.0]}),
+        {**load("128k", **{"ftld_pagemap": [512.0], "nbdkit_file": [2048.0], "qemu-nbd": [1.0]}), "unit": "MiB/s"},
         load("4k: read QD1, verify once", **{"ftld_pagemap": [1.0], "qemu-nbd": [1.0]}),
         load("fill", **{"ftld_pagemap": [1.0]}),
     ]
     rows = page.servers({"sections": {"nbd": {"points": points}}}).splitlines()
-    assert rows[2:] == ["| 4k: read QD1, per second | 2 | 1 | - | 4 | 5 |"]
+    assert rows[2:] == [
+        "| 4k: read QD1, per second | 2 | 1 | - | 4 | 5 | 500000 us a request, nbdkit file - |",
+        "| 4k: read QD32, per second | 100,000 | - | 50,000 | 1 | - | 1.00 s for 100,000, nbdkit file 2.00 |",
+        "| 128k, MiB/s | 512 | - | 2,048 | 1 | - | 2.00 s a GiB, nbdkit file 0.50 |",
+    ]
 
 
 def test_the_head_of_the_record(tmp_path, capsys):

@@ -87,13 +87,25 @@ def targets(results):
     return markdown(["work", "beside", "target", "median of the ratios (least to most)", "verdict"], rows)
 
 
+def felt(point, name):
+    """What a user of this server waits for."""
+    if name not in point["values"]:
+        return "-"
+    rate = statistics.median(point["values"][name])
+    if point["unit"] == "MiB/s":
+        return f"{1024 / rate:.2f} s a GiB"
+    return f"{1e6 / rate:.0f} us a request" if "QD1" in point["name"] else f"{1e5 / rate:.2f} s for 100,000"
+
+
 def servers(results):
-    """Medians of every server under the loads that all of them ran."""
+    """Medians of every server under the loads that all of them ran, and what a user feels of them."""
     points = [point for point in section_of(results, "nbd")["points"] if "qemu-nbd" in point["values"]]
     names = ["ftld pagemap", "nbdkit memory", "nbdkit file", "qemu-nbd", "nbd-server"]
     median = lambda point, name: number(statistics.median(point["values"][name])) if name in point["values"] else "-"
-    rows = [[f"{point['name']}, {point['unit']}", *(median(point, name) for name in names)] for point in points if names[0] in point["values"]]
-    return markdown(["load", *names], [row for row in rows if "verify" not in row[0]])
+    wait = lambda point: f"{felt(point, names[0])}, nbdkit file {felt(point, 'nbdkit file').split(' ')[0]}"
+    ours = [point for point in points if names[0] in point["values"] and "verify" not in point["name"]]
+    rows = [[f"{point['name']}, {point['unit']}", *(median(point, name) for name in names), wait(point)] for point in ours]
+    return markdown(["load", *names, "a user waits"], rows)
 
 
 def contenders(results, script):
