@@ -85,7 +85,7 @@ impl Volume {
         guard.note_events();
         let taken = self.run(&mut guard, false, |core| {
             core.look_at_wear();
-            let written = self.unlocked.counters.of(Op::Write).bytes.load(Relaxed);
+            let written = self.unlocked.counters.bytes(Op::Write);
             let changed = scan.as_mut().is_some_and(|scan| scan.slice(&*core.ftl));
             let events = match scan {
                 Some(_) => core

@@ -139,7 +139,7 @@ impl Volume {
             if !(offset.is_multiple_of(page) && len.is_multiple_of(page)) {
                 self.unlocked
                     .counters
-                    .of(op)
+                    .own(op)
                     .unaligned
                     .fetch_add(1, Relaxed);
             }

@@ -1,9 +1,11 @@
 //! Host requests, counted without a lock: operations, bytes, errors, latencies, requests in flight.
+//!
+//! Each thread counts in a cell of cache lines that few others write; a reader adds the cells up.
 
 use super::histogram::{Histogram, HistogramView};
 use crate::by_name::ByName;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
 /// A host operation.
@@ -92,17 +94,36 @@ pub(super) struct OpCounter {
     pub(super) delayed: AtomicU64,
     pub(super) bytes: AtomicU64,
     sizes: [AtomicU64; SIZE_BOUNDS.len() + 1],
-    pub(super) in_flight: AtomicU64,
     pub(super) unaligned: AtomicU64,
     pub(super) errors: [AtomicU64; ErrorClass::COUNT],
     pub(super) wall: Histogram,
     pub(super) emulated: Histogram,
 }
 
+/// Cells of the counters. More threads share them.
+const CELLS: usize = 16;
+
+/// Threads that have counted requests so far, of any device.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The cell of this thread.
+    static OWN: usize = THREADS.fetch_add(1, Relaxed) % CELLS;
+}
+
+/// Counters of the requests of some threads. A request may end on another thread than it began on,
+/// so a count of requests in flight has a meaning only as a sum, which wraps.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Cell {
+    in_flight: [AtomicU64; Op::COUNT],
+    ops: [OpCounter; Op::COUNT],
+}
+
 /// Counters of all operations.
 #[derive(Debug, Default)]
 pub struct HostCounters {
-    ops: [OpCounter; Op::COUNT],
+    cells: Box<[Cell; CELLS]>,
     /// Requests with FUA.
     pub(super) fua: AtomicU64,
     /// Extents of reads that the scheme read again, because a page was not good outside the lock.
@@ -160,37 +181,63 @@ pub struct HostView {
 }
 
 impl HostCounters {
+    /// Returns the counters of an operation in which this thread counts.
     #[inline]
-    pub(super) fn of(&self, op: Op) -> &OpCounter {
-        &self.ops[op.index()]
+    pub(super) fn own(&self, op: Op) -> &OpCounter {
+        &self.cells[OWN.with(|own| *own)].ops[op.index()]
+    }
+
+    /// Counts requests that begin.
+    #[inline]
+    pub(super) fn begin(&self, op: Op, requests: u64) {
+        let cell = &self.cells[OWN.with(|own| *own)];
+        cell.in_flight[op.index()].fetch_add(requests, Relaxed);
+    }
+
+    /// Counts requests that end.
+    #[inline]
+    pub(super) fn end(&self, op: Op, requests: u64) {
+        let cell = &self.cells[OWN.with(|own| *own)];
+        cell.in_flight[op.index()].fetch_sub(requests, Relaxed);
+    }
+
+    /// Returns the cells in which threads count.
+    #[inline]
+    fn used(&self) -> &[Cell] {
+        &self.cells[..THREADS.load(Relaxed).min(CELLS)]
+    }
+
+    fn in_flight(&self, op: Op) -> u64 {
+        let counts = self.used().iter().map(|cell| &cell.in_flight[op.index()]);
+        at_least_none(counts.fold(0, |sum, count| sum.wrapping_add(count.load(Relaxed))))
+    }
+
+    /// Returns the bytes of succeeded requests.
+    pub(super) fn bytes(&self, op: Op) -> u64 {
+        let counters = self.used().iter().map(|cell| &cell.ops[op.index()]);
+        counters.map(|counter| counter.bytes.load(Relaxed)).sum()
     }
 
     /// Returns the requests in flight: the depth of the host's queue as far as the volume can see
     /// it. FLUSH is not counted: it waits for a sync and leaves the flash idle.
     #[inline]
     pub(super) fn depth(&self) -> u64 {
-        let in_flight = |op: Op| self.of(op).in_flight.load(Relaxed);
-        [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes]
-            .into_iter()
-            .map(in_flight)
-            .sum()
+        let of_flash = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
+        at_least_none(self.used().iter().fold(0, |sum: u64, cell| {
+            of_flash.iter().fold(sum, |sum, op| {
+                sum.wrapping_add(cell.in_flight[op.index()].load(Relaxed))
+            })
+        }))
     }
 
     /// Returns the requests that use the flash: all but FLUSH.
     pub(super) fn queue(&self) -> Queue {
-        let flash = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
-        let answered = |op: Op| {
-            let counter = self.of(op);
-            counter.completed.load(Relaxed)
-                + counter
-                    .errors
-                    .iter()
-                    .map(|count| count.load(Relaxed))
-                    .sum::<u64>()
-        };
+        let view = self.view();
+        let answered = |op: Op| view.of(op).completed + view.of(op).errors.iter().sum::<u64>();
+        let of_flash = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
         Queue {
             in_flight: self.depth(),
-            answered: flash.into_iter().map(answered).sum(),
+            answered: of_flash.into_iter().map(answered).sum(),
         }
     }
 
@@ -202,12 +249,20 @@ impl HostCounters {
             sync: self.sync.view(),
             ..HostView::default()
         };
-        view.ops
-            .iter_mut()
-            .zip(&self.ops)
-            .for_each(|(to, from)| *to = from.view());
+        for op in <Op as VariantArray>::VARIANTS {
+            let of_op = &mut view.ops[op.index()];
+            of_op.in_flight = self.in_flight(*op);
+            for cell in self.used() {
+                cell.ops[op.index()].add_to(of_op);
+            }
+        }
         view
     }
+}
+
+/// A sum over cells may have the end of a request and lack its beginning, which is a moment older.
+fn at_least_none(sum: u64) -> u64 {
+    sum.cast_signed().max(0).cast_unsigned()
 }
 
 impl OpCounter {
@@ -219,23 +274,18 @@ impl OpCounter {
         self.sizes[class.unwrap_or(SIZE_BOUNDS.len())].fetch_add(1, Relaxed);
     }
 
-    fn view(&self) -> OpView {
-        let mut errors = [0; ErrorClass::COUNT];
-        errors
-            .iter_mut()
-            .zip(&self.errors)
-            .for_each(|(to, from)| *to = from.load(Relaxed));
-        OpView {
-            completed: self.completed.load(Relaxed),
-            delayed: self.delayed.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
-            sizes: self.sizes.each_ref().map(|count| count.load(Relaxed)),
-            in_flight: self.in_flight.load(Relaxed),
-            unaligned: self.unaligned.load(Relaxed),
-            errors,
-            wall: self.wall.view(),
-            emulated: self.emulated.view(),
-        }
+    fn add_to(&self, view: &mut OpView) {
+        let add = |to: &mut u64, from: &AtomicU64| *to += from.load(Relaxed);
+        add(&mut view.completed, &self.completed);
+        add(&mut view.delayed, &self.delayed);
+        add(&mut view.bytes, &self.bytes);
+        add(&mut view.unaligned, &self.unaligned);
+        let sizes = view.sizes.iter_mut().zip(&self.sizes);
+        sizes.for_each(|(to, from)| add(to, from));
+        let errors = view.errors.iter_mut().zip(&self.errors);
+        errors.for_each(|(to, from)| add(to, from));
+        view.wall.add(&self.wall.view());
+        view.emulated.add(&self.emulated.view());
     }
 }
 

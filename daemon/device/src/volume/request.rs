@@ -9,7 +9,7 @@ use crate::device::{Completion, DelayedCompletion, Flush};
 use ftl_core::FtlError;
 use nand_model::Nanos;
 use std::io;
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Values recorded when a request ends.
@@ -65,7 +65,7 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     pub(super) fn begin(unlocked: &'a Arc<Unlocked>, op: Op, bytes: u64) -> Self {
-        unlocked.counters.of(op).in_flight.fetch_add(1, Relaxed);
+        unlocked.counters.begin(op, 1);
         Request {
             op,
             bytes,

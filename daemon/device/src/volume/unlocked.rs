@@ -190,15 +190,15 @@ impl Unlocked {
 
     /// Counts a request that has ended.
     pub(super) fn end(&self, request: &Facts, errno: Option<i32>) {
-        let counter = self.counters.of(request.op);
+        let counter = self.counters.own(request.op);
         let now = Instant::now();
         match errno {
             Some(errno) => drop(counter.errors[class(errno).index()].fetch_add(1, Relaxed)),
             None => {
                 counter.complete(request.bytes);
-                counter
-                    .delayed
-                    .fetch_add(u64::from(request.due.is_some()), Relaxed);
+                if request.due.is_some() {
+                    counter.delayed.fetch_add(1, Relaxed);
+                }
                 // A delayed completion replaced by a longer one is dropped before it is due.
                 let ended = request.due.map_or(now, |due| due.max(now));
                 counter.wall.record(nanos(ended - request.began));
@@ -207,14 +207,11 @@ impl Unlocked {
                 }
             }
         }
-        self.last_request_ms
-            .store(millis(now - self.origin), Relaxed);
-        let in_flight = counter.in_flight.fetch_sub(1, Relaxed);
-        assert!(
-            in_flight > 0,
-            "a request of type {:?} ended twice",
-            request.op
-        );
+        let ms = millis(now - self.origin);
+        if self.last_request_ms.load(Relaxed) != ms {
+            self.last_request_ms.store(ms, Relaxed);
+        }
+        self.counters.end(request.op, 1);
     }
 }
 

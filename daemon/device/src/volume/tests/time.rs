@@ -163,10 +163,10 @@ fn a_batch_takes_the_time_and_the_queue_of_its_writes() {
             assert_eq!(write_pages(&volume, &[1, 2, 3]), [0; 3]);
         } else {
             // The same number of requests is in flight as in the batch.
-            let in_flight = &volume.unlocked.counters.of(Op::Write).in_flight;
-            in_flight.fetch_add(2, Relaxed);
+            let counters = &volume.unlocked.counters;
+            counters.begin(Op::Write, 2);
             (1..4).for_each(|page| write(&volume, page));
-            in_flight.fetch_sub(2, Relaxed);
+            counters.end(Op::Write, 2);
         }
         assert_eq!(starts(&volume), [10, 10, 10, 0, 0], "together: {together}");
         write(&volume, 4);
