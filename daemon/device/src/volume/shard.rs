@@ -16,7 +16,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// One chip of a device, with its scheme and what it has published.
+/// One chip of a device, with its scheme and what it has published. The next shard, which another
+/// thread uses, has other cache lines.
+#[repr(align(128))]
 pub(super) struct Shard {
     /// Number of the shard, from 0 on.
     pub(super) number: usize,
