@@ -85,8 +85,8 @@ pub(crate) struct Shadows {
     volume: Arc<Volume>,
     head: Head,
     latency: Latency,
-    /// One command at a time.
-    commands: Mutex<()>,
+    /// One command at a time; whether the thread that takes the requests runs.
+    commands: Mutex<bool>,
 }
 
 impl Shadows {
@@ -137,7 +137,7 @@ impl Shadows {
     /// A shadow is wrong, there already, or does not fit into memory; or the device cannot list its
     /// content.
     pub(crate) fn add(&self, shadows: &[ShadowOptions]) -> Result<(), Failure> {
-        let _one_at_a_time = self.commands.lock();
+        let mut is_running = self.commands.lock();
         let mut names = self.names();
         let mut plans = Vec::new();
         for shadow in shadows {
@@ -161,7 +161,7 @@ impl Shadows {
         if plans.is_empty() {
             return Ok(());
         }
-        self.start_thread()?;
+        self.start_thread(&mut is_running)?;
         let added = self.start(plans);
         if let Err((_, names)) = &added {
             names.iter().for_each(|name| self.remove(name));
@@ -221,15 +221,20 @@ impl Shadows {
     }
 
     /// Starts the thread that takes the requests, once.
-    fn start_thread(&self) -> Result<(), Failure> {
-        let Some(requests) = self.shared.tap.take() else {
+    fn start_thread(&self, is_running: &mut bool) -> Result<(), Failure> {
+        if *is_running {
             return Ok(());
-        };
-        let own = self.shared.clone();
+        }
+        let (own, (requests, taken)) = (self.shared.clone(), channel());
         let thread = std::thread::Builder::new().name("ftld-shadows".into());
         thread
-            .spawn(move || own.pass_on(requests))
+            .spawn(move || taken.iter().for_each(|requests| own.pass_on(requests)))
             .map_err(|error| Failure::io("the thread of the shadows", &error))?;
+        *is_running = true;
+        if let Some(taken) = self.shared.tap.take() {
+            // The thread waits for them.
+            let _ = requests.send(taken);
+        }
         Ok(())
     }
 
