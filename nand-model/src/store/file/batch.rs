@@ -25,6 +25,8 @@ const RUN_BYTES: usize = 128 << 10;
 pub(super) struct Batch {
     /// Batches that have begun and not ended.
     depth: u32,
+    /// The page behind the last program of this batch that was written by itself.
+    next: Option<u32>,
     first: u32,
     count: u32,
     data: Vec<u8>,
@@ -48,6 +50,9 @@ impl FileStore {
     /// Begins a batch, perhaps inside another one.
     #[inline]
     pub(super) fn begin_batch_of_programs(&mut self) {
+        if self.batch.depth == 0 {
+            self.batch.next = None;
+        }
         self.batch.depth += 1;
     }
 
@@ -66,21 +71,35 @@ impl FileStore {
     /// written first if it ends elsewhere. The pages are blank.
     #[inline]
     pub(super) fn joins_batch(&mut self, first: Ppn, bytes: usize) -> io::Result<bool> {
-        if self.batch.depth == 0 || bytes > SHORT_BYTES {
-            self.write_batch()?;
-            return Ok(false);
-        }
         let Batch {
-            first: own, count, ..
+            depth,
+            next,
+            first: own,
+            count,
+            ..
         } = self.batch;
-        let geometry = &self.layout.geometry;
-        let continues = own + count == first.raw()
-            && geometry.block_of(Ppn::new(own)) == geometry.block_of(first)
-            && self.batch.data.len() + bytes <= RUN_BYTES;
-        if count > 0 && !continues {
-            self.write_batch()?;
+        if depth > 0 && bytes <= SHORT_BYTES {
+            let geometry = &self.layout.geometry;
+            let continues = count > 0
+                && own + count == first.raw()
+                && geometry.block_of(Ppn::new(own)) == geometry.block_of(first)
+                && self.batch.data.len() + bytes <= RUN_BYTES;
+            // In a batch of one request, most programs have no other behind them.
+            if continues || depth > 1 || next == Some(first.raw()) {
+                if !continues {
+                    self.write_batch()?;
+                }
+                return Ok(true);
+            }
         }
-        Ok(true)
+        self.write_batch()?;
+        Ok(false)
+    }
+
+    /// Records that a run was written by itself.
+    #[inline]
+    pub(super) fn note_written_alone(&mut self, first: Ppn, count: u32) {
+        self.batch.next = Some(first.raw() + count);
     }
 
     /// Adds pages to the run. Their slot is known.

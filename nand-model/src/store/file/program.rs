@@ -44,6 +44,7 @@ impl FileStore {
             return Ok(());
         }
         self.write_pages(first, count, data, oobs, (health, None))?;
+        self.note_written_alone(first, count);
         self.seal_if_complete(block);
         Ok(())
     }

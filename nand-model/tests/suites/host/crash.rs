@@ -9,6 +9,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
         for seed in 0..16 {
             let mut rig = Rig::new(profile, seed);
             rig.stray = seed >= 12;
+            rig.batches = seed < 12 && seed % 2 == 1;
             for round in 0..6u64 {
                 for step in 0..60 {
                     rig.step();
@@ -39,6 +40,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                 erases += rig.now().erase_counts.iter().sum::<u32>();
                 rig.history.truncate(cut as usize + 1);
                 (rig.store, rig.disk) = (Some(store), disk);
+                rig.in_batch = false;
             }
         }
     }
@@ -52,6 +54,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
 fn syncs_beside_the_work_promise_no_more_than_they_did() {
     for (seed, profile) in (0..8).flat_map(|seed| shapes().map(|profile| (seed, profile))) {
         let mut rig = Rig::new(profile, 300 + seed);
+        rig.batches = seed % 2 == 1;
         let handle = rig.store().sync_handle();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {

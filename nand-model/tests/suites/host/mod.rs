@@ -2,6 +2,7 @@
 //! every 512-byte sector keeps any of its contents. In every case, opening must find the state
 //! after some number of operations, at least the synced ones.
 
+mod batch;
 mod cache_area;
 mod crash;
 mod open;
@@ -41,6 +42,10 @@ struct Rig {
     history: Vec<Model>,
     /// Whether cells contain pages of other addresses.
     stray: bool,
+    /// Whether programs come in batches.
+    batches: bool,
+    /// Whether a batch has begun.
+    in_batch: bool,
     /// Pages that were programmed over: their content is not part of the sequence.
     hit: HashSet<u64>,
     rng: SplitMix,
@@ -104,14 +109,15 @@ impl Rig {
             erase_counts: vec![0; geometry.blocks as usize],
             pages: vec![vec![0; geometry.pages_per_block as usize]; geometry.blocks as usize],
         };
-        let (stray, hit) = (false, HashSet::new());
         Rig {
             profile,
             disk,
             store: Some(store),
             history: vec![blank],
-            stray,
-            hit,
+            stray: false,
+            batches: false,
+            in_batch: false,
+            hit: HashSet::new(),
             rng: SplitMix::new(seed),
         }
     }
@@ -138,6 +144,9 @@ impl Rig {
         let block = self.rng.below(geometry.blocks as u64) as usize;
         if self.stray && self.rng.one_in(8) {
             return self.go_astray(block);
+        }
+        if self.batches && self.rng.one_in(6) {
+            self.begin_or_end_batch();
         }
         match self.rng.below(100) {
             0..70 => self.program(block),
@@ -178,10 +187,23 @@ impl Rig {
         self.store()
             .program(first, count as u32, &data, &oobs)
             .unwrap();
-        self.catch_up(count);
+        // A batch keeps them: their numbers are not given yet.
+        self.catch_up(if self.in_batch { 0 } else { count });
         for (i, seed) in seeds.into_iter().enumerate() {
             model.pages[block][page + i] = seed;
             self.history.push(model.clone());
+        }
+    }
+
+    /// Batches of several requests: what a request programs is the second level.
+    fn begin_or_end_batch(&mut self) {
+        self.in_batch = !self.in_batch;
+        let begins = self.in_batch;
+        for _ in 0..2 {
+            match begins {
+                true => self.store().begin_batch(),
+                false => self.store().end_batch().unwrap(),
+            }
         }
     }
 

@@ -20,6 +20,8 @@ fn a_read_only_open_writes_nothing_and_takes_every_verb() {
             store: Some(store),
             history: rig.history[..=cut as usize].to_vec(),
             stray: false,
+            batches: false,
+            in_batch: false,
             hit: HashSet::new(),
             rng: SplitMix::new(4),
         };
