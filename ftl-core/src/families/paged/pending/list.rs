@@ -47,6 +47,9 @@ struct Slot {
     state: u16,
 }
 
+/// Slots that a search compares without a branch.
+const COMPARED: usize = 16;
+
 impl Slot {
     #[inline]
     fn is_dirty(self) -> bool {
@@ -78,7 +81,8 @@ pub(crate) struct Change {
     pub(crate) order: u16,
 }
 
-/// Entries by ascending index.
+/// Entries in any order, which only additions and removals change. So an addition moves no other
+/// entry; a search compares all, many at once.
 #[derive(Debug, Default)]
 pub(super) struct List {
     slots: Vec<Slot>,
@@ -103,20 +107,24 @@ impl List {
         self.since
     }
 
-    /// Returns the position of an entry, or where to insert it.
+    /// Returns the position of an entry.
     #[inline]
-    fn find(&self, index: u16) -> Result<usize, usize> {
-        match self.slots.last() {
-            Some(last) if last.index >= index => {
-                self.slots.binary_search_by_key(&index, |slot| slot.index)
-            }
-            _ => Err(self.slots.len()),
-        }
+    fn find(&self, index: u16) -> Option<usize> {
+        let is_it = |slot: &Slot| slot.index == index;
+        let (chunks, rest) = self.slots.as_chunks::<COMPARED>();
+        let found = chunks
+            .iter()
+            .position(|chunk| chunk.iter().fold(false, |any, slot| any | is_it(slot)));
+        let (begin, slots) = match found {
+            Some(chunk) => (chunk * COMPARED, &chunks[chunk][..]),
+            None => (chunks.len() * COMPARED, rest),
+        };
+        slots.iter().position(is_it).map(|at| begin + at)
     }
 
     #[inline]
     pub(super) fn get(&self, index: u16) -> Option<Entry> {
-        self.find(index).ok().map(|at| self.slots[at].entry())
+        self.find(index).map(|at| self.slots[at].entry())
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (u16, Entry)> {
@@ -132,43 +140,41 @@ impl List {
         })
     }
 
-    /// Points an entry at its new location, and returns its position and the old entry. It becomes
-    /// dirty. The invalidate flag is inherited, or else `fresh`. `since`: the first program that
-    /// the mapping page may lack, if no entry is dirty yet.
+    /// Points an entry that is there at its new location, and returns its position and the old
+    /// entry. It becomes dirty. `since`: the first program that the mapping page may lack, if no
+    /// entry is dirty yet.
     #[inline]
-    pub(super) fn put(
-        &mut self,
-        index: u16,
-        ppn: u32,
-        fresh: bool,
-        since: u64,
-    ) -> (usize, Option<Entry>) {
+    pub(super) fn replace(&mut self, index: u16, ppn: u32, since: u64) -> (usize, Entry) {
+        let at = self.find(index).expect("an entry with its bit is listed");
+        let old = self.slots[at];
+        let state = match old.is_dirty() {
+            true => old.state,
+            false => self.next_dirty(since) | old.state & INVALIDATE,
+        };
+        self.slots[at] = Slot { ppn, state, ..old };
+        (at, old.entry())
+    }
+
+    /// Adds a dirty entry that is not there. `fresh` is its invalidate flag, `since` as in
+    /// [`Self::replace`].
+    #[inline]
+    pub(super) fn add(&mut self, index: u16, ppn: u32, fresh: bool, since: u64) {
+        let state = self.next_dirty(since) | if fresh { INVALIDATE } else { 0 };
+        self.slots.push(Slot { ppn, index, state });
+    }
+
+    /// Counts one more dirty entry, and returns its state.
+    #[inline]
+    fn next_dirty(&mut self, since: u64) -> u16 {
         if self.dirty == 0 {
             self.since = since;
         }
-        let state = UPDATE | self.dirty as u16;
-        match self.find(index) {
-            Ok(at) => {
-                let slot = &mut self.slots[at];
-                let old = *slot;
-                slot.ppn = ppn;
-                if !old.is_dirty() {
-                    slot.state = state | old.state & INVALIDATE;
-                    self.dirty += 1;
-                }
-                (at, Some(old.entry()))
-            }
-            Err(at) => {
-                let state = state | if fresh { INVALIDATE } else { 0 };
-                self.slots.insert(at, Slot { ppn, index, state });
-                self.dirty += 1;
-                (at, None)
-            }
-        }
+        self.dirty += 1;
+        UPDATE | (self.dirty - 1) as u16
     }
 
     /// Returns whether a dirty entry at another position points into this block. The neighbours
-    /// are looked at first, because consecutive pages are mostly written together.
+    /// are looked at first, because pages of a block are mostly written together.
     pub(super) fn has_other_in(&self, at: usize, block: Pbn, split: PageSplit) -> bool {
         // No block has the page of a tombstone.
         let is_there = |slot: &Slot| slot.is_dirty() && split.block_of(Ppn::new(slot.ppn)) == block;
@@ -179,13 +185,12 @@ impl List {
     }
 
     pub(super) fn clear_invalidate(&mut self, index: u16) {
-        let at = self
-            .find(index)
-            .expect("a superseded page has a pending entry");
+        let at = (self.find(index)).expect("a superseded page has a pending entry");
         self.slots[at].state &= !INVALIDATE;
     }
 
-    /// Marks the dirty entries as clean, except those at the indexes `left` (ascending). Calls
+    /// Marks the dirty entries as clean, except those at the indexes `left`, in the order of
+    /// [`Self::changes`]. Calls
     /// `written` with index and location of each one, which returns whether the entry stays.
     /// Returns the number of removed entries.
     pub(super) fn clean(
@@ -232,8 +237,8 @@ impl List {
 
     /// Removes an entry if it is there, which then is clean. Returns the number of removed entries.
     pub(super) fn remove_one(&mut self, index: u16) -> u32 {
-        let Ok(at) = self.find(index) else { return 0 };
-        let slot = self.slots.remove(at);
+        let Some(at) = self.find(index) else { return 0 };
+        let slot = self.slots.swap_remove(at);
         assert!(!slot.is_dirty(), "entry {index} is removed, but dirty");
         self.release_memory();
         1
@@ -286,22 +291,22 @@ mod tests {
             let index = rng.below(200) as u16;
             match rng.below(100) {
                 0 => {
-                    let left: Vec<u16> = (model.iter())
-                        .filter(|(_, entry)| entry.1)
-                        .map(|(index, _)| *index)
+                    let left: Vec<u16> = (list.changes())
+                        .map(|change| change.index)
                         .filter(|_| rng.one_in(4))
                         .collect();
                     let mut seen = Vec::new();
-                    list.clean(&left, |_, ppn| {
-                        seen.push(ppn.map_or(UNMAPPED, Ppn::raw));
+                    list.clean(&left, |index, ppn| {
+                        seen.push((index, ppn.map_or(UNMAPPED, Ppn::raw)));
                         ppn.is_some_and(|ppn| ppn.raw() % 2 == 0)
                     });
+                    seen.sort_unstable();
                     let mut expected = Vec::new();
                     model.retain(|index, entry| {
                         if !entry.1 || left.contains(index) {
                             return true;
                         }
-                        expected.push(entry.0);
+                        expected.push((*index, entry.0));
                         (entry.1, entry.2) = (false, false);
                         entry.0 % 2 == 0
                     });
@@ -327,19 +332,22 @@ mod tests {
                 }
                 _ => {
                     let (ppn, fresh) = (rng.below(1000) as u32, rng.one_in(2));
-                    let (_, old) = list.put(index, ppn, fresh, step);
                     let known = model.get(&index).copied();
-                    assert_eq!(old.map(|old| old.ppn), known.map(|known| known.0));
+                    assert_eq!(list.get(index).map(|old| old.ppn), known.map(|old| old.0));
+                    match known {
+                        None => list.add(index, ppn, fresh, step),
+                        Some((old, ..)) => assert_eq!(list.replace(index, ppn, step).1.ppn, old),
+                    }
                     let (_, dirty, invalidate, order) = known.unwrap_or((0, false, fresh, 0));
                     let order = if dirty { order } else { step };
                     model.insert(index, (ppn, true, invalidate, order));
                 }
             }
-            let entries = list
-                .entries()
-                .map(|(index, e)| (index, e.ppn, e.update, e.invalidate));
-            let expected = model.iter().map(|(index, e)| (*index, e.0, e.1, e.2));
-            assert!(entries.eq(expected), "at step {step}");
+            let entries = list.entries();
+            let entries = entries.map(|(index, e)| (index, (e.ppn, e.update, e.invalidate)));
+            let expected = model.iter().map(|(index, e)| (*index, (e.0, e.1, e.2)));
+            assert_eq!(entries.collect::<BTreeMap<_, _>>(), expected.collect());
+            assert_eq!(list.slots.len(), model.len());
             let mut changes: Vec<Change> = list.changes().collect();
             changes.sort_unstable_by_key(|change| change.order);
             let mut dirty: Vec<_> = model.iter().filter(|(_, entry)| entry.1).collect();

@@ -63,7 +63,7 @@ impl Pending {
         self.lists[vtpn].get(index)
     }
 
-    /// Iterates over all entries, ascending.
+    /// Iterates over all entries, by mapping page.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, Entry)> {
         (0..).zip(&self.lists).flat_map(|(vtpn, list)| {
             let first = vtpn * self.per_page;
@@ -92,7 +92,8 @@ impl Pending {
         self.lists[vtpn as usize].since()
     }
 
-    /// Iterates over the dirty entries of a mapping page, ascending.
+    /// Iterates over the dirty entries of a mapping page, in an order that only changes of them
+    /// change.
     pub(crate) fn changes(&self, vtpn: u32) -> impl Iterator<Item = Change> {
         self.lists[vtpn as usize].changes()
     }
@@ -151,14 +152,16 @@ impl Pending {
         seq: u64,
     ) -> Option<Entry> {
         let (vtpn, index) = self.place(lpn);
-        let list = &mut self.lists[vtpn];
-        let (at, old) = list.put(index, to.map_or(UNMAPPED, Ppn::raw), fresh, seq);
-        match old {
-            None => {
-                self.present[lpn as usize / 64] |= 1 << (lpn % 64);
-                self.entries += 1;
-            }
-            Some(old) => match old.ppn() {
+        let (list, ppn) = (&mut self.lists[vtpn], to.map_or(UNMAPPED, Ppn::raw));
+        let (word, bit) = (&mut self.present[lpn as usize / 64], 1 << (lpn % 64));
+        let old = if *word & bit == 0 {
+            *word |= bit;
+            self.entries += 1;
+            list.add(index, ppn, fresh, seq);
+            None
+        } else {
+            let (at, old) = list.replace(index, ppn, seq);
+            match old.ppn() {
                 None => self.tombstones -= 1,
                 Some(ppn) => {
                     let (block, split) = (self.split.block_of(ppn), self.split);
@@ -166,8 +169,9 @@ impl Pending {
                     self.blocks
                         .forget(ppn, old.update.then_some(is_last), split);
                 }
-            },
-        }
+            }
+            Some(old)
+        };
         match to {
             None => self.tombstones += 1,
             Some(ppn) => self.blocks.note(ppn, lpn, self.split),
@@ -181,8 +185,8 @@ impl Pending {
         self.lists[vtpn].clear_invalidate(index);
     }
 
-    /// Marks the dirty entries of a mapping page as written, except those at the indexes `left`
-    /// (ascending): the mapping page on flash does not contain these.
+    /// Marks the dirty entries of a mapping page as written, except those at the indexes `left`, in
+    /// the order of [`Self::changes`]: the mapping page on flash does not contain these.
     pub(crate) fn clean(&mut self, vtpn: u32, left: &[u16]) {
         self.walks += 1;
         let (number, split) = (self.walks, self.split);
