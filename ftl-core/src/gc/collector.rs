@@ -303,7 +303,7 @@ pub(crate) trait GarbageCollect: Sized {
         let Some(policy) = gc.wear else {
             return Ok(false);
         };
-        let erases = space.flash.chip().counters().total().erases;
+        let erases = space.flash.chip().counters().erases();
         let due = (erases - gc.erases_seen) / (space.geometry().blocks as u64 / 16).max(4);
         if due == 0 {
             return Ok(false);
