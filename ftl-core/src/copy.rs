@@ -40,7 +40,7 @@ impl CopyBuffer {
     }
 
     /// As [`Self::load`], for a block of the controller's own pages, which
-    /// [`Space::append_own_copy`] relocates.
+    /// [`Space::append_own_copies`] relocates.
     pub(crate) fn load_own(
         &mut self,
         space: &mut Space,

@@ -51,6 +51,21 @@ impl MetadataCopies {
         self.insert(geometry, to, page);
     }
 
+    /// Makes the copies of these pages of one block those of the pages from `to` on, in another.
+    pub(super) fn change_owners(&mut self, geometry: &Geometry, from: &[Ppn], to: Ppn) {
+        let Some(first) = from.first() else { return };
+        let (block, offset) = (geometry.block_of(*first), geometry.offset_of(to));
+        let mut source = std::mem::take(&mut self.blocks[block.index()]);
+        let target = &mut self.pages_of(geometry, geometry.block_of(to))[index(offset)..];
+        for (from, place) in from.iter().zip(target) {
+            let page = &mut source[index(geometry.offset_of(*from))];
+            assert!(!page.is_empty(), "page {from} has no copy");
+            // What an earlier life left here goes when the block of the sources is erased.
+            std::mem::swap(page, place);
+        }
+        self.blocks[block.index()] = source;
+    }
+
     /// Keeps these bytes as the copy of a page, in exchange for unused ones.
     pub(super) fn exchange(&mut self, geometry: &Geometry, ppn: Ppn, bytes: &mut Box<[u8]>) {
         let other = match self.unused.pop() {
@@ -62,7 +77,15 @@ impl MetadataCopies {
     }
 
     fn insert(&mut self, geometry: &Geometry, ppn: Ppn, page: Box<[u8]>) {
-        let block = geometry.block_of(ppn).index();
+        let pages = self.pages_of(geometry, geometry.block_of(ppn));
+        let old = std::mem::replace(&mut pages[index(geometry.offset_of(ppn))], page);
+        self.kept += 1;
+        self.release(old);
+    }
+
+    /// Returns the pages of a block that gets a page.
+    fn pages_of(&mut self, geometry: &Geometry, block: Pbn) -> &mut [Box<[u8]>] {
+        let block = block.index();
         if self.blocks.len() <= block {
             self.blocks.resize_with(block + 1, Vec::new);
         }
@@ -71,9 +94,7 @@ impl MetadataCopies {
             let unused = self.unused_lists.pop();
             *pages = unused.unwrap_or_else(|| vec![Box::default(); geometry.block_pages()]);
         }
-        let old = std::mem::replace(&mut pages[index(geometry.offset_of(ppn))], page);
-        self.kept += 1;
-        self.release(old);
+        pages
     }
 
     fn take(&mut self, geometry: &Geometry, ppn: Ppn) -> Box<[u8]> {

@@ -10,6 +10,7 @@ use super::kept::set_word;
 use super::state::Flash;
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag};
+use crate::int::{index, to_u32, to_u64};
 use crate::ram::vec_bytes;
 use nand_model::{Cause, Ppn, RunError};
 
@@ -124,26 +125,33 @@ impl Flash {
         Ok(())
     }
 
-    /// Programs a copy of one of the controller's own pages like [`Flash::program_copies`]. The
-    /// caller has read it with [`Flash::read_pages_in_place`].
-    pub(crate) fn program_own_copy(
+    /// Programs copies of the controller's own pages `from`, which are of one block, upwards from
+    /// `to` in another, like [`Flash::program_copies`]. The caller has read them with
+    /// [`Flash::read_pages_in_place`].
+    pub(crate) fn program_own_copies(
         &mut self,
-        from: Ppn,
+        from: &[Ppn],
         to: Ppn,
         epoch: u64,
-        record: &mut [u8; OOB_SLOT],
+        records: &mut [[u8; OOB_SLOT]],
         data: &[u8],
         cause: Cause,
     ) -> Result<(), RunError> {
-        self.pseq += 1;
-        let records = std::slice::from_mut(record);
-        Oob::recopy(records, self.mark, self.pseq, epoch);
-        let oobs = records.as_flattened();
-        let done = self.chip.program_run(self.now, to, 1, data, oobs, cause)?;
-        self.proceed(done);
+        debug_assert_eq!(from.len(), records.len(), "pages and records");
+        Oob::recopy(records, self.mark, self.pseq + 1, epoch);
+        self.pseq += to_u64(records.len());
+        let (pages, oobs) = (to_u32(records.len()), records.as_flattened());
+        let outcome = self
+            .chip
+            .program_run(self.now, to, pages, data, oobs, cause);
         if let Some(kept) = &mut self.kept {
-            kept.change_owner(self.chip.geometry(), from, to, &[]);
+            let done = match &outcome {
+                Ok(_) => from.len(),
+                Err(run) => index(run.done),
+            };
+            kept.change_owners(self.chip.geometry(), &from[..done], to);
         }
+        self.proceed(outcome?);
         Ok(())
     }
 }

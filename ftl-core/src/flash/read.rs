@@ -158,7 +158,7 @@ impl Flash {
     }
 
     /// As [`Flash::read_pages`], but over a store that keeps no data, the copies of the
-    /// controller's own pages stay where they are. [`Flash::program_own_copy`] moves them.
+    /// controller's own pages stay where they are. [`Flash::program_own_copies`] moves them.
     pub(crate) fn read_pages_in_place(
         &mut self,
         pages: &[Ppn],

@@ -246,6 +246,12 @@ impl Oob {
         (slot[1] != Role::Trim.byte()).then(|| Lpn::new(Oob::lpn(slot)))
     }
 
+    /// Returns whether a record has all these flags.
+    #[inline]
+    pub(crate) fn has(slot: &[u8; OOB_SLOT], flags: Flags) -> bool {
+        Flags(!u16::from_le_bytes([slot[2], slot[3]])).has(flags)
+    }
+
     /// Returns the version of a record.
     #[inline]
     pub fn ver(slot: &[u8; OOB_SLOT]) -> u64 {

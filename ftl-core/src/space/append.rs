@@ -130,19 +130,26 @@ impl Space {
         appended.map(|(ppn, _)| ppn)
     }
 
-    /// Appends a copy of one of the controller's own pages like [`Space::append_copies`].
-    pub(crate) fn append_own_copy(
+    /// Appends copies of the controller's own pages `from`, which are of one block, like
+    /// [`Space::append_copies`]. Their times are those of single programs: with cache commands, one
+    /// is programmed at a time.
+    pub(crate) fn append_own_copies(
         &mut self,
         stream: StreamId,
-        from: Ppn,
-        record: &mut [u8; OOB_SLOT],
+        from: &[Ppn],
+        records: &mut [[u8; OOB_SLOT]],
         data: &[u8],
         cause: Cause,
-    ) -> Result<Ppn, FtlError> {
-        let appended = self.append_with(stream, 1, |flash, to, epoch, _| {
-            flash.program_own_copy(from, to, epoch, record, data, cause)
-        });
-        appended.map(|(ppn, _)| ppn)
+    ) -> Result<(Ppn, u32), FtlError> {
+        let most = match self.flash.chip().profile().timing.cache.program {
+            true => 1,
+            false => records.len(),
+        };
+        self.append_with(stream, most, |flash, to, epoch, count| {
+            let bytes = count * flash.geometry().page_len();
+            let (from, data) = (&from[..count], &data[..bytes]);
+            flash.program_own_copies(from, to, epoch, &mut records[..count], data, cause)
+        })
     }
 
     /// Appends one page with a scheme part in its OOB area. `fill` writes that part for the page

@@ -16,6 +16,7 @@ use crate::error::FtlError;
 use crate::format::UNMAPPED;
 use crate::format::{Flags, Oob, Role};
 use crate::gc::{GarbageCollect, GcState, fold};
+use crate::int::{index, to_u32};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -157,41 +158,63 @@ impl<P: Policy> PagedFtl<P> {
     }
 
     fn move_map_pages(&mut self, cause: Cause) -> Result<u32, FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
-        for i in 0..self.gc.pages.from.len() {
-            let (tag, from) = (self.gc.pages.tag(i), self.gc.pages.from[i]);
+        let page = self.space.geometry().page_len();
+        let (mut next, total) = (0, self.gc.pages.from.len());
+        while next < total {
             if self.space.room(MAP) == 0 && !self.map.converting {
                 self.enforce_window()?;
             }
-            if !self.space.table.is_valid(from) {
-                // `enforce_window` has just rewritten this page.
+            let run = self.map_pages_from(next)?;
+            if run == 0 {
+                next += 1;
                 continue;
             }
-            let owned = match tag.role {
-                Role::Map => self.map.directory.get(tag.lpn as usize) == Some(&from.raw()),
-                Role::Trim => self
-                    .map
-                    .trims
-                    .get(tag.ver)
-                    .is_some_and(|record| record.ppn == from),
+            let pages = &mut self.gc.pages;
+            let (from, records) = (
+                &pages.from[next..][..run],
+                &mut pages.records[next..][..run],
+            );
+            let data = &pages.data[next * page..][..run * page];
+            let (first, taken) = (self.space).append_own_copies(MAP, from, records, data, cause)?;
+            let taken = index(taken);
+            let copied = &from[..taken];
+            self.space.table.set_pages_invalid(copied);
+            for (to, record) in first.run(to_u32(taken)).zip(&*records) {
+                match Oob::owner(record) {
+                    (Role::Trim, _) => self.map.trims.on_relocate(Oob::ver(record), to),
+                    (_, vtpn) => self.map.directory[index(vtpn)] = to.raw(),
+                }
+            }
+            next += taken;
+        }
+        Ok(to_u32(total))
+    }
+
+    /// Returns the number of loaded pages from this one on, up to the first that is not valid any
+    /// more: `enforce_window` has just rewritten it.
+    fn map_pages_from(&self, first: usize) -> Result<usize, FtlError> {
+        let pages = &self.gc.pages;
+        for (i, from) in (first..).zip(&pages.from[first..]) {
+            if !self.space.table.is_valid(*from) {
+                return Ok(i - first);
+            }
+            let record = &pages.records[i];
+            let owned = match Oob::owner(record) {
+                (Role::Map, vtpn) => self.map.directory.get(index(vtpn)) == Some(&from.raw()),
+                (Role::Trim, _) => {
+                    let trim = self.map.trims.get(Oob::ver(record));
+                    trim.is_some_and(|trim| trim.ppn == *from)
+                }
                 _ => false,
             };
-            if !owned || tag.flags.has(Flags::LOST) {
+            if !owned || Oob::has(record, Flags::LOST) {
+                let tag = pages.tag(i);
                 return Err(FtlError::Corrupt(format!(
                     "page {from} of the map cannot be read: {tag:?}"
                 )));
             }
-            let pages = &mut self.gc.pages;
-            let (record, data) = (&mut pages.records[i], &pages.data[i * page..][..page]);
-            let to = self.space.append_own_copy(MAP, from, record, data, cause)?;
-            if tag.role == Role::Map {
-                self.map.set_directory(&mut self.space, tag.lpn, Some(to));
-            } else {
-                self.map.trims.on_relocate(tag.ver, to);
-                self.space.table.set_invalid(from);
-            }
         }
-        Ok(self.gc.pages.from.len() as u32)
+        Ok(pages.from.len() - first)
     }
 
     pub(super) fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
