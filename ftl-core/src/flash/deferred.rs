@@ -52,13 +52,16 @@ impl DeferredRun {
         records: &mut Vec<u8>,
         data: &mut [u8],
     ) -> bool {
-        let is_ours = |i: u32, spare: &[u8]| {
-            let mut slot = [0xFF; OOB_SLOT];
-            slot[..OOB_BYTES].copy_from_slice(&spare[..OOB_BYTES]);
-            Oob::decode(&slot)
-                .is_some_and(|oob| oob.tag.lpn == self.lpn + i && !oob.tag.flags.has(Flags::LOST))
-        };
+        let is_ours = |i: u32, oob: &[u8]| self.is_ours(i, oob);
         reader.read(pin, &self.place, records, data, is_ours)
+    }
+
+    /// Returns whether the record of a page of the run names its logical page.
+    fn is_ours(&self, i: u32, oob: &[u8]) -> bool {
+        let mut slot = [0xFF; OOB_SLOT];
+        slot[..OOB_BYTES].copy_from_slice(&oob[..OOB_BYTES]);
+        Oob::decode(&slot)
+            .is_some_and(|oob| oob.tag.lpn == self.lpn + i && !oob.tag.flags.has(Flags::LOST))
     }
 }
 
@@ -80,6 +83,22 @@ impl DeferredRead {
     /// Returns whether the pages stay where they are until [`DeferredRead::finish`] copies them.
     pub fn is_held(&self) -> bool {
         self.pin.is_some()
+    }
+
+    /// Returns whether the whole read is in the caller's buffer.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Returns the place of a read of one page, for a caller that sees the pages of the store:
+    /// `oob_at` returns the OOB there. `None` if the page is not good; the caller then reads again.
+    pub fn only_place<'a>(
+        &self,
+        oob_at: impl FnOnce(&PlacedRun) -> Option<&'a [u8]>,
+    ) -> Option<&PlacedRun> {
+        let [run] = &self.runs[..] else { return None };
+        let oob = oob_at(&run.place).filter(|oob| oob.len() >= OOB_BYTES)?;
+        run.is_ours(0, oob).then_some(&run.place)
     }
 
     /// Copies the pages into the caller's buffer. Returns whether all are good; otherwise the whole

@@ -24,5 +24,5 @@ pub use file::{
     SyncHandle, SyncStats, Verify, WriteError, peek,
 };
 pub use interface::Store;
-pub use mem::{Change, MemStore};
+pub use mem::{Change, MemPage, MemStore};
 pub use oob_only::OobOnlyStore;

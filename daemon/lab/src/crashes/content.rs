@@ -5,6 +5,7 @@
 //! the bit [`BESIDE`], and none is given twice: an image may still have the content.
 
 use ftld_kit::convert::{index, to_u32, to_u64};
+use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
@@ -120,6 +121,18 @@ impl Contents {
         known.ids.insert(hash, id);
         known.hashes.push(hash);
         Ok(id)
+    }
+
+    /// Finds the numbers of the contents of adjacent units.
+    ///
+    /// # Errors
+    /// The file is full.
+    pub(super) fn ids_of(&self, units: &[u8], ids: &mut Vec<Content>) -> Result<(), Failure> {
+        ids.clear();
+        for bytes in units.chunks(self.unit_bytes) {
+            ids.push(self.id_of(bytes).map_err(Failure::failed)?);
+        }
+        Ok(())
     }
 
     /// Reads a content.

@@ -335,11 +335,11 @@ impl Explorer<'_> {
                 continue;
             }
             armed = false;
-            let operations = run.step_recorded(index)?;
+            let mut operations = run.step_recorded(index)?;
             self.report.strip.visited(event.number);
             let seed = self.args.seed ^ event.number << 20;
             for (op, outcome) in run.draw(&operations, self.args.states, seed) {
-                let dead = run.cut(&operations, op, outcome);
+                let dead = run.cut(&mut operations, op, outcome);
                 let dead = dead.expect("a drawn operation and outcome exist");
                 self.report.states += 1;
                 self.send(Work {

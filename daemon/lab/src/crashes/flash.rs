@@ -5,10 +5,10 @@
 //! of their acknowledgements, so an operation has the same number in every run. Background work and
 //! the write cache of the recorded device are left out.
 
-use super::content::{Content, ZEROS};
+use super::content::{Content, Contents, ZEROS};
 use super::models::State;
 use super::timeline::{Timeline, What};
-use ftl_core::{Ftl, FtlError, Lpn, Start};
+use ftl_core::{DeferredRead, Ftl, FtlError, Lpn, Start};
 use ftld_device::flash_device::FlashDevice;
 use ftld_device::pages::{PageIo, extent_bytes, extent_end};
 use ftld_device::sys;
@@ -16,8 +16,9 @@ use ftld_kit::convert::{index, narrow, to_u64, to_usize};
 use ftld_kit::failure::Failure;
 use ftld_kit::size::show_size;
 use ftld_traces::recording::Kind;
-use nand_model::store::{Change, MemStore};
+use nand_model::store::{Change, MemPage, MemStore};
 use nand_model::{Chip, Cut, Nanos, SplitMix};
+use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,6 +29,43 @@ const PAGE_BYTES: u64 = 8;
 /// The recorded device without its content.
 pub(super) struct Device {
     flash: FlashDevice,
+    known: Known,
+}
+
+/// Contents of programmed pages, unit by unit, by the number of the program. Its data does not
+/// change.
+#[derive(Default)]
+struct Known(RwLock<Vec<Content>>);
+
+/// Content of a page that no mount has read.
+const UNKNOWN: Content = Content(u32::MAX);
+
+impl Known {
+    /// Finds the contents of a page.
+    ///
+    /// # Errors
+    /// The file of contents is full.
+    fn contents_of(
+        &self,
+        page: MemPage<'_>,
+        contents: &Contents,
+        found: &mut Vec<Content>,
+    ) -> Result<(), Failure> {
+        let units = page.data.len() / contents.unit_bytes();
+        let at = to_usize(page.program) * units;
+        found.clear();
+        if let Some(known) = self.0.read().get(at..at + units) {
+            found.extend_from_slice(known);
+        }
+        if found.first().is_none_or(|first| *first == UNKNOWN) {
+            contents.ids_of(page.data, found)?;
+            let mut known = self.0.write();
+            let len = known.len().max(at + units);
+            known.resize(len, UNKNOWN);
+            known[at..at + units].copy_from_slice(found);
+        }
+        Ok(())
+    }
 }
 
 /// A device in memory that executes the recording.
@@ -45,10 +83,13 @@ pub(super) struct Dead {
     store: MemStore,
 }
 
-/// Operations of one event, to be cut.
+/// Operations of one event, to be cut one after the other.
 pub(super) struct Operations {
-    before: MemStore,
     changes: Vec<Change>,
+    /// Flash after the first `done` of them, of which `ops` are programs and erases.
+    store: MemStore,
+    done: usize,
+    ops: u32,
 }
 
 impl Device {
@@ -65,6 +106,7 @@ impl Device {
         })?;
         let device = Device {
             flash: FlashDevice::recorded(flash, &name.to_string())?,
+            known: Known::default(),
         };
         let (page, unit) = (to_u64(device.page()), u64::from(timeline.unit_bytes));
         let room = u64::from(flash.logical_pages) * page;
@@ -214,32 +256,44 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`Run::step`].
     pub(super) fn step_recorded(&mut self, event: usize) -> Result<Operations, Failure> {
-        let before = self.memory().clone();
+        let store = self.memory().clone();
         self.memory().record();
         let stepped = self.step(event);
         let changes = self.memory().take_record();
         stepped?;
-        Ok(Operations { before, changes })
+        Ok(Operations {
+            changes,
+            store,
+            done: 0,
+            ops: 0,
+        })
     }
 
-    /// Cuts power in one operation; the outcome is an index in the chip's menu for it.
-    pub(super) fn cut(&self, operations: &Operations, op: u32, outcome: u32) -> Option<Dead> {
-        let mut store = operations.before.clone();
-        let mut number = 0;
-        for change in &operations.changes {
+    /// Cuts power in one operation, not before that of the last call; the outcome is an index in
+    /// the chip's menu for it.
+    pub(super) fn cut(&self, operations: &mut Operations, op: u32, outcome: u32) -> Option<Dead> {
+        assert!(operations.ops <= op, "cuts in ascending operations");
+        let Operations {
+            changes,
+            store,
+            done,
+            ops,
+        } = operations;
+        for change in &changes[*done..] {
             if change.is_operation() {
-                if number == op {
+                if *ops == op {
                     let cut = *self.menu(change, op).get(index(outcome))?;
-                    let chip =
-                        Chip::open(self.device.flash.profile, store).expect("memory does not fail");
+                    let chip = Chip::open(self.device.flash.profile, store.clone())
+                        .expect("memory does not fail");
                     return Some(Dead {
                         device: self.device.clone(),
                         store: chip.cut_during(change, cut),
                     });
                 }
-                number += 1;
+                *ops += 1;
             }
             store.replay(change).expect("memory does not fail");
+            *done += 1;
         }
         None
     }
@@ -269,51 +323,82 @@ impl<'a> Run<'a> {
 }
 
 impl Dead {
-    /// Mounts the flash and reads everything.
+    /// Mounts the flash and reads everything. The state shares what it can with a `near` one.
     ///
     /// # Errors
     /// The scheme does not mount, a page cannot be read, or a unit has data that no request wrote:
     /// the text names it.
-    pub(super) fn mount(self, timeline: &Timeline) -> Result<State, Failure> {
+    pub(super) fn mount(self, timeline: &Timeline, near: Option<&State>) -> Result<State, Failure> {
         let foreign = |at| Failure::failed(format!("unit {at} has data that no request wrote"));
         let contents = &timeline.contents;
         let device = &self.device;
         let chip = Chip::over(device.flash.profile, self.store).map_err(Failure::failed)?;
         let FlashDevice { scheme, config, .. } = &device.flash;
         let ftl = scheme.start(chip, config, Start::Mount);
-        let mut ftl = ftl.map_err(Failure::failed)?;
+        let mut mounted = Mounted {
+            known: &device.known,
+            ftl: ftl.map_err(Failure::failed)?,
+            contents,
+            page: vec![0; device.page()],
+            found: Vec::new(),
+            deferred: DeferredRead::default(),
+            now: 0,
+        };
         let unit = u64::from(timeline.unit_bytes);
         let per_page = narrow(to_u64(device.page()) / unit);
         let units = narrow(timeline.head.size / unit);
-        let mut page = vec![0; device.page()];
         let mut durable = vec![ZEROS; timeline.written.len()];
         let mut slots = (0..).zip(timeline.written.iter()).peekable();
-        let (mut now, mut sum) = (0, 0u128);
         for number in 0..units.div_ceil(per_page) {
             let lpn = Lpn::new(number);
-            if !ftl.is_mapped(lpn).map_err(Failure::failed)? {
+            if !mounted.ftl.is_mapped(lpn).map_err(Failure::failed)? {
                 continue;
             }
-            now = ftl
-                .read(now, lpn, &mut page)
-                .map_err(|error| Failure::failed(format!("logical page {number}: {error}")))?;
-            for (at, bytes) in (number * per_page..units).zip(page.chunks(to_usize(unit))) {
-                let content = contents.id_of(bytes).map_err(Failure::failed)?;
+            mounted.read(lpn)?;
+            for (at, &content) in (number * per_page..units).zip(&mounted.found) {
                 while slots.next_if(|(_, unit)| **unit < at).is_some() {}
                 match slots.next_if(|(_, unit)| **unit == at) {
                     Some((slot, _)) => durable[slot] = content,
                     None if content == ZEROS => {}
                     None => return Err(foreign(at)),
                 }
-                sum = sum.wrapping_add(contents.term(at, content));
             }
         }
-        Ok(State {
-            durable: Arc::new(durable),
-            changed: Vec::new(),
-            extra: Vec::new(),
-            contents: None,
-            sum,
-        })
+        Ok(State::found(durable, near, timeline))
+    }
+}
+
+/// A mounted device, whose pages are read one by one.
+struct Mounted<'a> {
+    ftl: Box<dyn Ftl>,
+    known: &'a Known,
+    contents: &'a Contents,
+    page: Vec<u8>,
+    /// Contents of the units of the last page.
+    found: Vec<Content>,
+    deferred: DeferredRead,
+    now: Nanos,
+}
+
+impl Mounted<'_> {
+    /// Finds the contents of a page. What the store's page is known to have is not read again.
+    fn read(&mut self, lpn: Lpn) -> Result<(), Failure> {
+        let failed = |error| Failure::failed(format!("logical page {}: {error}", lpn.raw()));
+        self.deferred.begin(lpn, 0);
+        let Mounted { ftl, page, now, .. } = self;
+        let read = ftl.read_deferred(*now, lpn, page, &mut self.deferred);
+        *now = read.map_err(failed)?;
+        if !self.deferred.is_empty() {
+            let store: Option<&MemStore> = ftl.chip().store().downcast_ref();
+            let store = store.expect("the store that it was made with");
+            let place = self
+                .deferred
+                .only_place(|run| store.page(run).map(|page| page.oob));
+            if let Some(page) = place.and_then(|run| store.page(run)) {
+                return self.known.contents_of(page, self.contents, &mut self.found);
+            }
+            *now = ftl.read(*now, lpn, page).map_err(failed)?;
+        }
+        self.contents.ids_of(page, &mut self.found)
     }
 }

@@ -334,8 +334,8 @@ fn cut_flash(
             run.step(index)?;
             continue;
         }
-        let operations = run.step_recorded(index)?;
-        let dead = (event.number == entry).then(|| run.cut(&operations, op, outcome));
+        let mut operations = run.step_recorded(index)?;
+        let dead = (event.number == entry).then(|| run.cut(&mut operations, op, outcome));
         let dead = dead.flatten().ok_or_else(|| {
             Failure::usage(format!(
                 "entry {entry} has no flash operation {op} with an outcome {outcome}"

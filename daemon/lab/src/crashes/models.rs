@@ -7,10 +7,14 @@ use super::case::Case;
 use super::content::{Content, Contents};
 use super::cursor::{OpenUnit, Point};
 use super::losses::Losses;
+use super::timeline::Timeline;
 use ftld_kit::convert::{index, to_u32, to_u64};
 use nand_model::SplitMix;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// A state has contents of its own if more than one in this number is not shared.
+const SHARED_MIN: usize = 16;
 
 /// Content of a whole device.
 #[derive(Clone)]
@@ -48,6 +52,46 @@ impl State {
         }
         State {
             durable: point.durable.clone(),
+            changed,
+            extra: Vec::new(),
+            contents: None,
+            sum,
+        }
+    }
+
+    /// Returns the state of these contents by slot. It shares those of a `near` one if it differs
+    /// in few.
+    pub(super) fn found(durable: Vec<Content>, near: Option<&State>, of: &Timeline) -> State {
+        let near = near.map(|near| {
+            let pairs = near.durable.iter().zip(&durable);
+            let differs = (0..).zip(pairs).filter(|(_, (old, new))| old != new);
+            let changed: Vec<(u32, Content)> = differs.map(|(at, (_, new))| (at, *new)).collect();
+            (near, changed)
+        });
+        let near = near.filter(|(_, changed)| changed.len() <= durable.len() / SHARED_MIN);
+        let term =
+            |(slot, content): (u32, Content)| of.contents.term(of.written[index(slot)], content);
+        let (durable, changed, sum) = match near {
+            Some((near, changed)) => {
+                let delta = |changed: &[(u32, Content)]| {
+                    changed.iter().fold(0u128, |sum, &(slot, new)| {
+                        let old = near.durable[index(slot)];
+                        sum.wrapping_add(term((slot, new)))
+                            .wrapping_sub(term((slot, old)))
+                    })
+                };
+                let shared = near.sum.wrapping_sub(delta(&near.changed));
+                let sum = shared.wrapping_add(delta(&changed));
+                (near.durable.clone(), changed, sum)
+            }
+            None => {
+                let slots = (0..).zip(durable.iter().copied());
+                let sum = slots.map(term).fold(0, u128::wrapping_add);
+                (Arc::new(durable), Vec::new(), sum)
+            }
+        };
+        State {
+            durable,
             changed,
             extra: Vec::new(),
             contents: None,

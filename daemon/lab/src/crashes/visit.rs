@@ -8,7 +8,6 @@ use super::ledger::Ledger;
 use super::models::{self, State};
 use super::scratch::Scratch;
 use super::timeline::{Timeline, What};
-use ftld_kit::convert::to_u64;
 use ftld_kit::failure::Failure;
 use std::sync::Arc;
 
@@ -63,11 +62,11 @@ fn visit_flash(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> Res
             run.step(index)?;
             continue;
         }
-        let operations = run.step_recorded(index)?;
+        let mut operations = run.step_recorded(index)?;
         for (op, outcome) in run.draw(&operations, args.states, args.seed) {
-            let dead = run.cut(&operations, op, outcome).expect("a drawn cut");
-            let mounted = dead.mount(timeline)?;
-            states += to_u64(mounted.changed.len()) + 1;
+            let dead = run.cut(&mut operations, op, outcome).expect("a drawn cut");
+            dead.mount(timeline, None)?;
+            states += 1;
         }
     }
     Ok(states)

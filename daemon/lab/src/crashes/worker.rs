@@ -9,10 +9,10 @@ use super::ledger::{Kept, Known};
 use super::models::State;
 use super::recovery::{self, Nested};
 use super::timeline::Timeline;
-use ftld_kit::failure::Failure;
+use ftld_kit::failure::{Failure, panic_text};
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -243,6 +243,8 @@ struct New {
 pub(super) struct Worker<J> {
     shared: Arc<Shared>,
     pub(super) judge: J,
+    /// The last state that was mounted.
+    near: Option<State>,
 }
 
 impl<J: Judge> Worker<J> {
@@ -251,6 +253,7 @@ impl<J: Judge> Worker<J> {
         Worker {
             shared: shared.clone(),
             judge,
+            near: None,
         }
     }
 
@@ -281,8 +284,8 @@ impl<J: Judge> Worker<J> {
         }
         let state = match work.state {
             Source::State(state) => state,
-            Source::Flash(dead) => match mounted(*dead, &shared.timeline) {
-                Ok(state) => state,
+            Source::Flash(dead) => match mounted(*dead, &shared.timeline, self.near.as_ref()) {
+                Ok(state) => self.near.insert(state).clone(),
                 Err(why) => {
                     let checked = Checked {
                         verdict: Verdict::NotMounted(why.message),
@@ -423,16 +426,10 @@ impl<J: Judge> Worker<J> {
 }
 
 /// Mounts a flash. A scheme that panics does not mount it.
-fn mounted(dead: Dead, timeline: &Timeline) -> Result<State, Failure> {
-    let mount = AssertUnwindSafe(|| dead.mount(timeline));
-    std::panic::catch_unwind(mount).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Failure::failed(format!(
-            "panic: {}",
-            text.unwrap_or("without a text")
-        )))
+fn mounted(dead: Dead, timeline: &Timeline, near: Option<&State>) -> Result<State, Failure> {
+    let mount = AssertUnwindSafe(|| dead.mount(timeline, near));
+    catch_unwind(mount).unwrap_or_else(|panic| {
+        let text = panic_text(&*panic);
+        Err(Failure::failed(format!("panic: {text}")))
     })
 }

@@ -32,6 +32,24 @@ impl PlacedRun {
     pub fn count(&self) -> u32 {
         self.count
     }
+
+    /// Pages of a store in memory, at the place of their address.
+    pub(in crate::store) fn in_memory(first: Ppn, count: u32, life: u64) -> PlacedRun {
+        PlacedRun {
+            first,
+            count,
+            slot: 0,
+            life,
+        }
+    }
+
+    pub(in crate::store) fn first(&self) -> Ppn {
+        self.first
+    }
+
+    pub(in crate::store) fn life(&self) -> u64 {
+        self.life
+    }
 }
 
 /// When a reader outside the store's lock computes the check of a page's data.

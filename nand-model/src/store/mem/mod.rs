@@ -1,85 +1,26 @@
 //! A store in memory, for tests that branch at any operation. Clones share every block until one of
-//! them changes it.
+//! them changes it, and the data of its pages even then.
 //!
 //! A store can journal its changes. Replayed onto a clone of the initial state, they give the flash
 //! before any operation of a run, without running the scheme again.
 
+mod change;
+mod page;
+
+pub use change::Change;
+pub use page::MemPage;
+
 use super::contents::{BlockFacts, Cells, Health, TAG_NONE, tag_of};
+use super::file::PlacedRun;
 use super::interface::Store;
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u32};
 use crate::geometry::Geometry;
+use page::Pages;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-
-/// One change of a store, in the order of [`Store`]'s verbs; a run of programs is one change per
-/// page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A page was programmed.
-    Program {
-        /// The page.
-        ppn: Ppn,
-        /// The page's data.
-        data: Vec<u8>,
-        /// The OOB bytes of the program; the rest stays erased.
-        oob: Vec<u8>,
-    },
-    /// OOB bits were cleared.
-    AndOob {
-        /// The page.
-        ppn: Ppn,
-        /// The bytes that were programmed over the OOB.
-        oob: Vec<u8>,
-    },
-    /// The health of a page changed.
-    Health {
-        /// The page.
-        ppn: Ppn,
-        /// The new health.
-        health: Health,
-    },
-    /// A block was erased.
-    Erase {
-        /// The block.
-        block: Pbn,
-        /// Its new facts.
-        facts: BlockFacts,
-    },
-    /// Cells were programmed as a fault left them.
-    Cells {
-        /// The page.
-        ppn: Ppn,
-        /// The programmed cells.
-        cells: Cells,
-    },
-    /// A block's facts changed without an erase.
-    Facts {
-        /// The block.
-        block: Pbn,
-        /// Its new facts.
-        facts: BlockFacts,
-    },
-}
-
-impl Change {
-    /// Whether the change is a program or an erase, in which power can fail.
-    pub fn is_operation(&self) -> bool {
-        matches!(self, Change::Program { .. } | Change::Erase { .. })
-    }
-}
-
-/// The pages of one block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Pages {
-    /// Data of the programmed pages; undefined for blank pages.
-    data: Vec<u8>,
-    oob: Vec<u8>,
-    programs: Vec<u8>,
-    /// Per page; [`TAG_NONE`] while it is blank.
-    tags: Vec<u32>,
-}
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A store in RAM that keeps data, OOB and health of every page.
 #[derive(Clone, Debug)]
@@ -99,19 +40,14 @@ pub struct MemStore {
     room: Option<u64>,
     /// Erases that this store reports as left before a sync; it needs none.
     erase_credit: u32,
+    /// Programs of this store and its clones.
+    programs: Arc<AtomicU64>,
 }
 
 impl MemStore {
     /// An erased store of this shape.
     pub fn new(geometry: Geometry) -> Self {
-        let pages = geometry.block_pages();
-        let blank = Pages {
-            data: Vec::new(),
-            oob: Vec::new(),
-            programs: vec![0; pages],
-            tags: vec![TAG_NONE; pages],
-        };
-        let blank = Arc::new(blank);
+        let blank = Arc::new(Pages::blank(geometry.block_pages()));
         MemStore {
             geometry,
             blocks: vec![blank.clone(); geometry.block_slots()],
@@ -123,6 +59,7 @@ impl MemStore {
             journal: None,
             room: None,
             erase_credit: u32::MAX,
+            programs: Arc::default(),
         }
     }
 
@@ -176,7 +113,7 @@ impl MemStore {
 
     /// Location of a page: its block and its offset there.
     #[inline]
-    fn place(&self, ppn: Ppn) -> (usize, usize) {
+    fn at(&self, ppn: Ppn) -> (usize, usize) {
         (
             self.geometry.block_of(ppn).index(),
             index(self.geometry.offset_of(ppn)),
@@ -184,7 +121,7 @@ impl MemStore {
     }
 
     fn is_blank(&self, ppn: Ppn) -> bool {
-        let (block, page) = self.place(ppn);
+        let (block, page) = self.at(ppn);
         self.blocks[block].programs[page] == 0
     }
 
@@ -195,17 +132,26 @@ impl MemStore {
         )
     }
 
+    /// Returns the only page of a run that [`Store::place`] named; `None` if its block was erased
+    /// since.
+    pub fn page(&self, run: &PlacedRun) -> Option<MemPage<'_>> {
+        let (block, page) = self.at(run.first());
+        let lives = self.erase_generations[block] == run.life();
+        self.blocks[block].page(page).filter(|_| lives)
+    }
+
     fn cells_at(&self, ppn: Ppn) -> Option<Cells> {
-        let (page_bytes, oob_bytes) = (self.geometry.page_len(), self.geometry.oob_len());
-        let (block, page) = self.place(ppn);
-        let pages = &self.blocks[block];
-        (pages.programs[page] > 0).then(|| Cells {
-            data: pages.data[page * page_bytes..][..page_bytes].to_vec(),
-            oob: pages.oob[page * oob_bytes..][..oob_bytes].to_vec(),
+        let (block, page) = self.at(ppn);
+        let cells = self.blocks[block].page(page)?;
+        let mut oob = vec![0; self.geometry.oob_len()];
+        cells.copy_oob(&mut oob);
+        Some(Cells {
+            data: cells.data.to_vec(),
+            oob,
             tag: if self.unhealthy.get(&ppn.raw()) == Some(&Health::Lost) {
                 TAG_NONE
             } else {
-                pages.tags[page]
+                self.blocks[block].tags[page]
             },
         })
     }
@@ -216,30 +162,20 @@ impl MemStore {
             self.unhealthy.insert(ppn.raw(), Health::Lost);
             return;
         }
-        let (page_bytes, oob_bytes) = (self.geometry.page_len(), self.geometry.oob_len());
-        assert_eq!(data.len(), page_bytes, "a program writes whole pages");
-        assert!(
-            oob.len() <= oob_bytes,
-            "a program of {} OOB bytes, a page has {oob_bytes}",
-            oob.len()
+        assert_eq!(
+            data.len(),
+            self.geometry.page_len(),
+            "a program writes whole pages"
         );
-        let (block, page) = self.place(ppn);
-        let pages = Arc::make_mut(&mut self.blocks[block]);
-        if pages.data.is_empty() {
-            pages
-                .data
-                .reserve_exact(self.geometry.block_pages() * page_bytes);
-            pages
-                .oob
-                .resize(self.geometry.block_pages() * oob_bytes, 0xFF);
-        }
-        pages
-            .data
-            .resize(pages.data.len().max((page + 1) * page_bytes), 0xFF);
-        pages.data[page * page_bytes..][..page_bytes].copy_from_slice(data);
-        pages.oob[page * oob_bytes..][..oob.len()].copy_from_slice(oob);
-        pages.tags[page] = tag;
-        pages.programs[page] = 1;
+        assert!(
+            oob.len() <= self.geometry.oob_len(),
+            "a program of {} OOB bytes, a page has {}",
+            oob.len(),
+            self.geometry.oob_len()
+        );
+        let (block, page) = self.at(ppn);
+        let number = self.programs.fetch_add(1, Relaxed);
+        Arc::make_mut(&mut self.blocks[block]).program(page, data, oob, tag, number);
     }
 }
 
@@ -266,7 +202,6 @@ impl Store for MemStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
-        let oob = self.geometry.oob_len();
         let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
         debug_assert!(
             page_bytes == 0 || page_bytes == self.geometry.page_len(),
@@ -274,20 +209,22 @@ impl Store for MemStore {
         );
         let pages = first.run(to_u32(health.len()));
         for (i, (ppn, health)) in pages.zip(health).enumerate() {
-            let (block, page) = self.place(ppn);
+            let (block, page) = self.at(ppn);
             let pages = &self.blocks[block];
             let (data, oobs) = (
                 &mut data[i * page_bytes..][..page_bytes],
                 &mut oobs[i * part..][..part],
             );
-            if pages.programs[page] == 0 {
+            let Some(cells) = pages.page(page) else {
                 data.fill(0xFF);
                 oobs.fill(0xFF);
                 *health = Health::Lost;
                 continue;
+            };
+            if page_bytes > 0 {
+                data.copy_from_slice(cells.data);
             }
-            data.copy_from_slice(&pages.data[page * page_bytes..][..page_bytes]);
-            oobs.copy_from_slice(&pages.oob[page * oob..][..part]);
+            cells.copy_oob(oobs);
             if pages.tags[page] != self.tag_now(ppn) {
                 *health = Health::Lost;
                 continue;
@@ -299,6 +236,18 @@ impl Store for MemStore {
             }
         }
         Ok(())
+    }
+
+    /// Only for pages that are good.
+    fn place(&self, first: Ppn, count: u32) -> Option<PlacedRun> {
+        let life = self.erase_generations[self.geometry.block_of(first).index()];
+        let is_good = |ppn: Ppn| {
+            let (block, page) = self.at(ppn);
+            self.blocks[block].tags[page] == self.tag_now(ppn)
+                && !self.unhealthy.contains_key(&ppn.raw())
+        };
+        let is_good = first.run(count).all(is_good);
+        is_good.then(|| PlacedRun::in_memory(first, count, life))
     }
 
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
@@ -340,14 +289,8 @@ impl Store for MemStore {
             ppn,
             oob: oob.to_vec(),
         });
-        let (oob_bytes, (block, page)) = (self.geometry.oob_len(), self.place(ppn));
-        let pages = Arc::make_mut(&mut self.blocks[block]);
-        debug_assert!(pages.programs[page] > 0, "page {ppn} is blank");
-        pages.programs[page] += 1;
-        pages.oob[page * oob_bytes..][..oob.len()]
-            .iter_mut()
-            .zip(oob)
-            .for_each(|(have, new)| *have &= new);
+        let (block, page) = self.at(ppn);
+        Arc::make_mut(&mut self.blocks[block]).and_oob(page, oob);
         Ok(())
     }
 
@@ -405,93 +348,4 @@ impl Store for MemStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Cause, Chip, Profile};
-
-    #[test]
-    fn a_journal_replayed_gives_the_same_flash() {
-        let profile = Profile::find("slc-2k").unwrap().with_blocks(4);
-        let begin = MemStore::new(profile.geometry);
-        let mut chip = Chip::open(profile, begin.clone()).unwrap();
-        chip.store_mut().record();
-        let first = profile.geometry.page(Pbn::new(1), 0);
-        chip.program_run(0, first, 2, &[7; 4096], &[1, 2], Cause::Host)
-            .unwrap();
-        chip.program_oob(0, first, &[0], Cause::Host).unwrap();
-        chip.erase(0, Pbn::new(2), Cause::Gc).unwrap();
-        chip.store_mut()
-            .set_health(first, Health::Unstable(3))
-            .unwrap();
-        chip.store_mut()
-            .read(first, &mut [], &mut [0; 4], &mut [Health::Good])
-            .unwrap();
-        chip.mark_factory_bad_block(Pbn::new(3)).unwrap();
-        let cells = Cells {
-            data: vec![1; 2048],
-            oob: vec![2; 64],
-            tag: 7,
-        };
-        chip.store_mut()
-            .put_cells(profile.geometry.page(Pbn::new(0), 0), &cells)
-            .unwrap();
-        let mut end = chip.into_store();
-        let recorded = end.recorded().len();
-        let journal = end.take_record();
-        assert_eq!((recorded, journal.len()), (8, 8), "{journal:?}");
-        let mut again = begin;
-        journal
-            .iter()
-            .for_each(|change| again.replay(change).unwrap());
-        assert_eq!((again.blocks, again.facts), (end.blocks, end.facts));
-        assert_eq!(
-            (again.unhealthy, again.erase_generations),
-            (end.unhealthy, end.erase_generations)
-        );
-    }
-
-    #[test]
-    fn a_host_without_room_refuses_programs_and_blank_pages_have_no_health() {
-        let profile = Profile::find("slc-2k").unwrap().with_blocks(4);
-        let mut store = MemStore::new(profile.geometry);
-        let page = |offset| profile.geometry.page(Pbn::new(1), offset);
-        let programs = |store: &mut MemStore, offset, count: u32| {
-            let refused = store
-                .program(page(offset), count, &vec![7; count as usize * 2048], &[])
-                .err();
-            refused.map(|error| error.kind())
-        };
-        store.set_room(Some(3));
-        let full = io::ErrorKind::StorageFull;
-        assert_eq!(
-            [
-                programs(&mut store, 0, 2),
-                programs(&mut store, 2, 2),
-                programs(&mut store, 2, 1)
-            ],
-            [None, Some(full), None]
-        );
-        assert_eq!(
-            store
-                .program_as(page(3), &[7; 2048], &[], Health::Lost)
-                .unwrap_err()
-                .kind(),
-            full
-        );
-        store.set_room(None);
-        assert_eq!(programs(&mut store, 3, 4), None);
-        store.set_health(page(9), Health::Lost).unwrap();
-        store.and_oob(page(9), &[0]).unwrap();
-        let mut oob = [0; 4];
-        let mut health = [Health::Good];
-        store.read(page(9), &mut [], &mut oob, &mut health).unwrap();
-        assert_eq!(
-            (oob, health, store.cells(page(9)).unwrap()),
-            ([0xFF; 4], [Health::Lost], None)
-        );
-        assert_eq!(
-            (store.erase_credit(), store.erase_credit_full()),
-            (u32::MAX, u32::MAX)
-        );
-    }
-}
+mod tests;
