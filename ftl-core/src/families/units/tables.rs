@@ -9,7 +9,7 @@
 
 use super::lists::Lists;
 use crate::format::{LOST, UNMAPPED};
-use crate::int::{index, low_u8, low_u32};
+use crate::int::{index, low_u8};
 use crate::ram::{tree_bytes, tree_most, vec_bytes};
 use nand_model::{Geometry, Pbn, Ppn};
 use std::collections::BTreeMap;
@@ -109,9 +109,15 @@ impl Shape {
 
     fn get(&self, spare: &[u8], entry: u32) -> u32 {
         let at = entry * self.bits;
-        let window = spare[index(at) / 8..].iter().take(4).zip(0..);
-        let word = window.fold(0u64, |word, (byte, i)| word | u64::from(*byte) << (8 * i));
-        low_u32(word >> (at % 8)) & self.none()
+        let window = &spare[index(at) / 8..];
+        let word = window.first_chunk().map_or_else(
+            || {
+                let bytes = window.iter().rev();
+                bytes.fold(0, |word, byte| word << 8 | u32::from(*byte))
+            },
+            |bytes| u32::from_le_bytes(*bytes),
+        );
+        word >> (at % 8) & self.none()
     }
 
     fn encode_entry(&self, lists: &Lists, unit: u32, ppn: u32) -> u32 {
