@@ -129,7 +129,7 @@ pub use error::FtlError;
 pub use events::{
     EVENTS_KEPT, Event, EventKind, EventLog, EventTotals, GC_PAGE_BOUNDS, GcPageClasses,
 };
-pub use flash::DeferredRead;
+pub use flash::{DeferredRead, DeferredRun};
 pub use ftl::{Ftl, Start};
 pub use stalls::StallTotals;
 pub use stats::{

@@ -27,7 +27,7 @@ pub struct DeferredRead {
 
 /// A run of pages that was found, and not yet copied into the caller's buffer.
 #[derive(Debug)]
-pub(super) struct DeferredRun {
+pub struct DeferredRun {
     /// Logical page of its first page.
     lpn: u32,
     pub(super) place: PlacedRun,
@@ -56,10 +56,21 @@ impl DeferredRun {
         reader.read(pin, &self.place, records, data, is_ours)
     }
 
-    /// Returns whether the record of a page of the run names its logical page.
-    fn is_ours(&self, i: u32, oob: &[u8]) -> bool {
+    /// Returns the logical page of its first page.
+    pub fn first(&self) -> Lpn {
+        Lpn::new(self.lpn)
+    }
+
+    /// Returns where it was when it was found.
+    pub fn place(&self) -> &PlacedRun {
+        &self.place
+    }
+
+    /// Returns whether a page of the run has a record in its OOB that names its logical page.
+    pub fn is_ours(&self, i: u32, oob: &[u8]) -> bool {
         let mut slot = [0xFF; OOB_SLOT];
-        slot[..OOB_BYTES].copy_from_slice(&oob[..OOB_BYTES]);
+        let known = oob.len().min(OOB_BYTES);
+        slot[..known].copy_from_slice(&oob[..known]);
         Oob::decode(&slot)
             .is_some_and(|oob| oob.tag.lpn == self.lpn + i && !oob.tag.flags.has(Flags::LOST))
     }
@@ -85,20 +96,10 @@ impl DeferredRead {
         self.pin.is_some()
     }
 
-    /// Returns whether the whole read is in the caller's buffer.
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
-    /// Returns the place of a read of one page, for a caller that sees the pages of the store:
-    /// `oob_at` returns the OOB there. `None` if the page is not good; the caller then reads again.
-    pub fn only_place<'a>(
-        &self,
-        oob_at: impl FnOnce(&PlacedRun) -> Option<&'a [u8]>,
-    ) -> Option<&PlacedRun> {
-        let [run] = &self.runs[..] else { return None };
-        let oob = oob_at(&run.place).filter(|oob| oob.len() >= OOB_BYTES)?;
-        run.is_ours(0, oob).then_some(&run.place)
+    /// Returns the runs that are not in the caller's buffer, for a caller that sees the pages of the
+    /// store. A page that is not [`DeferredRun::is_ours`] has to be read again.
+    pub fn runs(&self) -> &[DeferredRun] {
+        &self.runs
     }
 
     /// Copies the pages into the caller's buffer. Returns whether all are good; otherwise the whole

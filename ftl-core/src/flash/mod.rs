@@ -9,6 +9,6 @@ mod program;
 mod read;
 mod state;
 
-pub use deferred::DeferredRead;
+pub use deferred::{DeferredRead, DeferredRun};
 pub(crate) use own::OwnPage;
 pub(crate) use state::Flash;

@@ -127,10 +127,9 @@ impl Contents {
     ///
     /// # Errors
     /// The file is full.
-    pub(super) fn ids_of(&self, units: &[u8], ids: &mut Vec<Content>) -> Result<(), Failure> {
-        ids.clear();
-        for bytes in units.chunks(self.unit_bytes) {
-            ids.push(self.id_of(bytes).map_err(Failure::failed)?);
+    pub(super) fn ids_of(&self, units: &[u8], ids: &mut [Content]) -> Result<(), Failure> {
+        for (bytes, id) in units.chunks(self.unit_bytes).zip(ids) {
+            *id = self.id_of(bytes).map_err(Failure::failed)?;
         }
         Ok(())
     }

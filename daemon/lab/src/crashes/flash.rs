@@ -12,7 +12,7 @@ use ftl_core::{DeferredRead, Ftl, FtlError, Lpn, Start};
 use ftld_device::flash_device::FlashDevice;
 use ftld_device::pages::{PageIo, extent_bytes, extent_end};
 use ftld_device::sys;
-use ftld_kit::convert::{index, narrow, to_u64, to_usize};
+use ftld_kit::convert::{index, narrow, to_u32, to_u64, to_usize};
 use ftld_kit::failure::Failure;
 use ftld_kit::size::show_size;
 use ftld_traces::recording::Kind;
@@ -28,7 +28,7 @@ const PAGE_BYTES: u64 = 8;
 
 /// The recorded device without its content.
 pub(super) struct Device {
-    flash: FlashDevice,
+    pub(super) flash: FlashDevice,
     known: Known,
 }
 
@@ -41,7 +41,7 @@ struct Known(RwLock<Vec<Content>>);
 const UNKNOWN: Content = Content(u32::MAX);
 
 impl Known {
-    /// Finds the contents of a page.
+    /// Finds the contents of a page; all of `found` is unknown before.
     ///
     /// # Errors
     /// The file of contents is full.
@@ -49,20 +49,19 @@ impl Known {
         &self,
         page: MemPage<'_>,
         contents: &Contents,
-        found: &mut Vec<Content>,
+        found: &mut [Content],
     ) -> Result<(), Failure> {
-        let units = page.data.len() / contents.unit_bytes();
-        let at = to_usize(page.program) * units;
-        found.clear();
-        if let Some(known) = self.0.read().get(at..at + units) {
-            found.extend_from_slice(known);
+        let at = to_usize(page.program) * found.len();
+        let at = at..at + found.len();
+        if let Some(known) = self.0.read().get(at.clone()) {
+            found.copy_from_slice(known);
         }
-        if found.first().is_none_or(|first| *first == UNKNOWN) {
+        if found.contains(&UNKNOWN) {
             contents.ids_of(page.data, found)?;
             let mut known = self.0.write();
-            let len = known.len().max(at + units);
+            let len = known.len().max(at.end);
             known.resize(len, UNKNOWN);
-            known[at..at + units].copy_from_slice(found);
+            known[at].copy_from_slice(found);
         }
         Ok(())
     }
@@ -79,8 +78,8 @@ pub(super) struct Run<'a> {
 
 /// Flash after a power cut, not mounted yet.
 pub(super) struct Dead {
-    device: Arc<Device>,
-    store: MemStore,
+    pub(super) device: Arc<Device>,
+    pub(super) store: MemStore,
 }
 
 /// Operations of one event, to be cut one after the other.
@@ -330,32 +329,33 @@ impl Dead {
     /// the text names it.
     pub(super) fn mount(self, timeline: &Timeline, near: Option<&State>) -> Result<State, Failure> {
         let foreign = |at| Failure::failed(format!("unit {at} has data that no request wrote"));
-        let contents = &timeline.contents;
         let device = &self.device;
         let chip = Chip::over(device.flash.profile, self.store).map_err(Failure::failed)?;
         let FlashDevice { scheme, config, .. } = &device.flash;
         let ftl = scheme.start(chip, config, Start::Mount);
-        let mut mounted = Mounted {
-            known: &device.known,
-            ftl: ftl.map_err(Failure::failed)?,
-            contents,
-            page: vec![0; device.page()],
-            found: Vec::new(),
-            deferred: DeferredRead::default(),
-            now: 0,
-        };
         let unit = u64::from(timeline.unit_bytes);
         let per_page = narrow(to_u64(device.page()) / unit);
         let units = narrow(timeline.head.size / unit);
+        let mut mounted = Mounted {
+            known: &device.known,
+            ftl: ftl.map_err(Failure::failed)?,
+            contents: &timeline.contents,
+            page: device.page(),
+            bytes: vec![0; RUN_PAGES * device.page()],
+            found: vec![ZEROS; RUN_PAGES * index(per_page)],
+            deferred: DeferredRead::default(),
+            now: 0,
+        };
         let mut durable = vec![ZEROS; timeline.written.len()];
         let mut slots = (0..).zip(timeline.written.iter()).peekable();
-        for number in 0..units.div_ceil(per_page) {
-            let lpn = Lpn::new(number);
-            if !mounted.ftl.is_mapped(lpn).map_err(Failure::failed)? {
-                continue;
-            }
-            mounted.read(lpn)?;
-            for (at, &content) in (number * per_page..units).zip(&mounted.found) {
+        let (mut next, pages) = (0, units.div_ceil(per_page));
+        while next < pages {
+            let first = next;
+            let count = mounted.count(first, pages)?;
+            let found = mounted.read(Lpn::new(first), count)?;
+            // The page after the run is not mapped.
+            next += to_u32(count) + u32::from(count < RUN_PAGES);
+            for (at, &content) in (first * per_page..units).zip(found) {
                 while slots.next_if(|(_, unit)| **unit < at).is_some() {}
                 match slots.next_if(|(_, unit)| **unit == at) {
                     Some((slot, _)) => durable[slot] = content,
@@ -368,37 +368,86 @@ impl Dead {
     }
 }
 
-/// A mounted device, whose pages are read one by one.
+/// Largest number of pages that are read at once. A scheme finds them faster together.
+const RUN_PAGES: usize = 32;
+
+/// A mounted device that is read from its first to its last page.
 struct Mounted<'a> {
     ftl: Box<dyn Ftl>,
     known: &'a Known,
     contents: &'a Contents,
-    page: Vec<u8>,
-    /// Contents of the units of the last page.
+    /// Bytes of a page.
+    page: usize,
+    /// Pages of the last run that were read, the others are undefined.
+    bytes: Vec<u8>,
+    /// Contents of the units of the last run.
     found: Vec<Content>,
     deferred: DeferredRead,
     now: Nanos,
 }
 
 impl Mounted<'_> {
-    /// Finds the contents of a page. What the store's page is known to have is not read again.
-    fn read(&mut self, lpn: Lpn) -> Result<(), Failure> {
-        let failed = |error| Failure::failed(format!("logical page {}: {error}", lpn.raw()));
-        self.deferred.begin(lpn, 0);
-        let Mounted { ftl, page, now, .. } = self;
-        let read = ftl.read_deferred(*now, lpn, page, &mut self.deferred);
-        *now = read.map_err(failed)?;
-        if !self.deferred.is_empty() {
-            let store: Option<&MemStore> = ftl.chip().store().downcast_ref();
-            let store = store.expect("the store that it was made with");
-            let place = self
-                .deferred
-                .only_place(|run| store.page(run).map(|page| page.oob));
-            if let Some(page) = place.and_then(|run| store.page(run)) {
-                return self.known.contents_of(page, self.contents, &mut self.found);
+    /// Returns the number of mapped pages from this one on, at most those of a run.
+    fn count(&mut self, first: u32, pages: u32) -> Result<usize, Failure> {
+        let mut count = 0;
+        for number in (first..pages).take(RUN_PAGES) {
+            match self.ftl.is_mapped(Lpn::new(number)) {
+                Ok(true) => count += 1,
+                Ok(false) => break,
+                Err(error) => {
+                    // A page before it that cannot be read is named first.
+                    self.read(Lpn::new(first), count)?;
+                    return Err(Failure::failed(error));
+                }
             }
-            *now = ftl.read(*now, lpn, page).map_err(failed)?;
         }
-        self.contents.ids_of(page, &mut self.found)
+        Ok(count)
+    }
+
+    /// Finds the contents of mapped pages. What the store's page is known to have is not read.
+    fn read(&mut self, first: Lpn, count: usize) -> Result<&[Content], Failure> {
+        if count == 0 {
+            return Ok(&[]);
+        }
+        let failed = |lpn: u32, error| Failure::failed(format!("logical page {lpn}: {error}"));
+        let bytes = &mut self.bytes[..count * self.page];
+        self.deferred.begin(first, 0);
+        let read = self
+            .ftl
+            .read_deferred(self.now, first, bytes, &mut self.deferred);
+        let units = self.page / self.contents.unit_bytes();
+        let found = &mut self.found[..count * units];
+        found.fill(UNKNOWN);
+        let store: Option<&MemStore> = self.ftl.chip().store().downcast_ref();
+        let store = store.expect("the store that it was made with");
+        let mut again = Vec::new();
+        for run in self.deferred.runs() {
+            for i in 0..run.place().count() {
+                let lpn = run.first().raw() + i;
+                let found = &mut found[index(lpn - first.raw()) * units..][..units];
+                match store
+                    .page(run.place(), i)
+                    .filter(|page| run.is_ours(i, page.oob))
+                {
+                    Some(page) => self.known.contents_of(page, self.contents, found)?,
+                    None => again.push(lpn),
+                }
+            }
+        }
+        for lpn in again {
+            let page = &mut bytes[index(lpn - first.raw()) * self.page..][..self.page];
+            let read = self.ftl.read(self.now, Lpn::new(lpn), page);
+            self.now = read.map_err(|error| failed(lpn, error))?;
+        }
+        self.now = read.map_err(|error| match error {
+            FtlError::MediaLost(lpn) => failed(lpn, error),
+            error => failed(first.raw(), error),
+        })?;
+        for (found, bytes) in found.chunks_mut(units).zip(bytes.chunks(self.page)) {
+            if found[0] == UNKNOWN {
+                self.contents.ids_of(bytes, found)?;
+            }
+        }
+        Ok(found)
     }
 }

@@ -132,12 +132,13 @@ impl MemStore {
         )
     }
 
-    /// Returns the only page of a run that [`Store::place`] named; `None` if its block was erased
-    /// since.
-    pub fn page(&self, run: &PlacedRun) -> Option<MemPage<'_>> {
+    /// Returns a page of a run that [`Store::place`] named; `None` if its block was erased since.
+    #[inline]
+    pub fn page(&self, run: &PlacedRun, i: u32) -> Option<MemPage<'_>> {
         let (block, page) = self.at(run.first());
         let lives = self.erase_generations[block] == run.life();
-        self.blocks[block].page(page).filter(|_| lives)
+        let page = self.blocks[block].page(page + index(i));
+        page.filter(|_| lives)
     }
 
     fn cells_at(&self, ppn: Ppn) -> Option<Cells> {

@@ -1,6 +1,11 @@
 //! Recordings that no device made, and what docs/RECORDING.md allows at its edges.
 
 use super::*;
+use ftl_core::Params;
+use ftl_core::schemes::Scheme;
+use ftld_device::record::recorded_profile;
+use ftld_kit::profile_file;
+use nand_model::Profile;
 
 /// A recording of a device of this size, with these units.
 fn device(size: u64, physical_block: u32) -> Recorder {

@@ -1,6 +1,7 @@
 //! Explorations of recordings made here, against states that follow from the definition of a FLUSH.
 
 mod definition;
+mod flash;
 mod functions;
 mod group;
 mod hostile;
@@ -21,13 +22,8 @@ use super::scratch::Scratch;
 use super::timeline::{Timeline, What};
 use super::worker::Shared;
 use super::{crashes, visit};
-use ftl_core::Params;
-use ftl_core::schemes::Scheme;
-use ftld_device::record::recorded_profile;
 use ftld_kit::failure::{Exit, Failure};
-use ftld_kit::profile_file;
 use ftld_traces::recording::{Entry, Flash, Head, Kind, Moment, Writer};
-use nand_model::Profile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -522,81 +518,6 @@ fn what_cannot_be_explored_is_one_message() {
         ..saved.args("true")
     };
     assert!(message(&saved, marks).contains("no point of this kind"));
-}
-
-/// The real scheme on the real chip: flushed data survives a cut in any operation.
-#[test]
-fn flash_states_keep_what_was_flushed() {
-    for scheme in ["pagemap", "lazyftl", "fast"] {
-        let scheme = Scheme::find(scheme).unwrap();
-        let params = Params::default();
-        let layout = scheme
-            .layout(Profile::default_profile(), 1 << 20, 0.07, &params)
-            .unwrap();
-        let flash = Flash {
-            scheme: scheme.name.into(),
-            params: BTreeMap::new(),
-            profile: profile_file::to_toml(&recorded_profile(layout.profile)),
-            shards: None,
-            logical_pages: layout.logical_pages,
-            seed: 3,
-        };
-        for with_flush in [true, false] {
-            let mut recorder = Recorder::on(&head(256, Some(flash.clone())));
-            recorder.entry(Kind::Base, 200 * UNIT, UNIT, &[7; 4096]);
-            for unit in 0..10 {
-                recorder.write(unit, &format!("r{unit} "));
-                if with_flush {
-                    recorder.flush();
-                }
-                recorder.mark(&unit.to_string());
-            }
-            let saved = recorder.save();
-            let check = format!(
-                "[ \"$(dd if=$FTLD_IMAGE bs=4096 skip=200 count=1 2>/dev/null | od -An -tu1 -N1 | tr -d ' ')\" = 7 ] || exit 9; {ALL_COMMITTED}"
-            );
-            let args = CrashesArgs {
-                model: Model::Flash,
-                states: 12,
-                ..saved.args(&check)
-            };
-            let (report, _) = saved.explored(&args).unwrap();
-            assert!(report.states > 50, "{report:?}");
-            assert!(
-                report
-                    .cases
-                    .iter()
-                    .all(|failed| failed.said == "exit code 1"),
-                "{report:?}"
-            );
-            assert_eq!(
-                report.failed == 0,
-                with_flush,
-                "{}: {report:?}",
-                scheme.name
-            );
-            // Cases checked before are not checked again, but are counted.
-            let kept = CrashesArgs {
-                ledger: Some(saved.folder.path().join("ledger")),
-                failures: 0,
-                ..args.clone()
-            };
-            let (first, _) = saved.explored(&kept).unwrap();
-            let (second, _) = saved.explored(&kept).unwrap();
-            assert_eq!((first.from_ledger, second.from_ledger), (0, first.checked));
-            assert_eq!(
-                (second.checked, second.failed),
-                (first.checked, first.failed)
-            );
-            if let Some(failed) = report.shortest() {
-                let again = CrashesArgs {
-                    case: Some(failed.case.to_string()),
-                    ..args
-                };
-                assert_eq!(crashes(&again, true).unwrap_err().exit, Exit::Failed);
-            }
-        }
-    }
 }
 
 #[test]
