@@ -19,6 +19,7 @@ use ftld_traces::recording::Kind;
 use nand_model::store::{Change, MemPage, MemStore};
 use nand_model::{Chip, Cut, Nanos, SplitMix};
 use parking_lot::RwLock;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -350,12 +351,10 @@ impl Dead {
         let mut slots = (0..).zip(timeline.written.iter()).peekable();
         let (mut next, pages) = (0, units.div_ceil(per_page));
         while next < pages {
-            let first = next;
-            let count = mounted.count(first, pages)?;
-            let found = mounted.read(Lpn::new(first), count)?;
-            // The page after the run is not mapped.
-            next += to_u32(count) + u32::from(count < RUN_PAGES);
-            for (at, &content) in (first * per_page..units).zip(found) {
+            let run = mounted.run(next..pages)?;
+            next = run.end;
+            let from = run.start * per_page;
+            for (at, &content) in (from..units).zip(mounted.read(run)?) {
                 while slots.next_if(|(_, unit)| **unit < at).is_some() {}
                 match slots.next_if(|(_, unit)| **unit == at) {
                     Some((slot, _)) => durable[slot] = content,
@@ -387,25 +386,27 @@ struct Mounted<'a> {
 }
 
 impl Mounted<'_> {
-    /// Returns the number of mapped pages from this one on, at most those of a run.
-    fn count(&mut self, first: u32, pages: u32) -> Result<usize, Failure> {
-        let mut count = 0;
-        for number in (first..pages).take(RUN_PAGES) {
-            match self.ftl.is_mapped(Lpn::new(number)) {
-                Ok(true) => count += 1,
+    /// Returns the first mapped pages of these that can be read at once.
+    fn run(&mut self, of: Range<u32>) -> Result<Range<u32>, Failure> {
+        let (mut run, most) = (of.start..of.start, to_u32(RUN_PAGES));
+        while run.end < of.end && to_u32(run.len()) < most {
+            match self.ftl.is_mapped(Lpn::new(run.end)) {
+                Ok(true) => run.end += 1,
+                Ok(false) if run.is_empty() => run = run.end + 1..run.end + 1,
                 Ok(false) => break,
                 Err(error) => {
                     // A page before it that cannot be read is named first.
-                    self.read(Lpn::new(first), count)?;
+                    self.read(run)?;
                     return Err(Failure::failed(error));
                 }
             }
         }
-        Ok(count)
+        Ok(run)
     }
 
     /// Finds the contents of mapped pages. What the store's page is known to have is not read.
-    fn read(&mut self, first: Lpn, count: usize) -> Result<&[Content], Failure> {
+    fn read(&mut self, run: Range<u32>) -> Result<&[Content], Failure> {
+        let (first, count) = (Lpn::new(run.start), run.len());
         if count == 0 {
             return Ok(&[]);
         }
