@@ -15,6 +15,7 @@ use crate::scan::scan_heads;
 use crate::space::{Space, StreamId};
 use crate::stats::MountReport;
 use crate::trims::Trims;
+use nand_model::Store;
 
 /// Parts of a scheme that a mount fills in and relocations change.
 pub(crate) struct CommonParts<'a> {
@@ -85,6 +86,7 @@ impl CommonParts<'_> {
     /// Reads the records, and the state of a clean shutdown if there is one.
     fn scan_oob(&mut self) -> Result<(Option<ShutdownState>, ScanResult), FtlError> {
         let (pages, mut scanned) = (self.logical_pages, 0);
+        self.space.flash.chip().store().expect_scan();
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
         self.end_step("scan heads");
         let stop = ShutdownState::load(self.space, self.checkpoints, &heads, pages, &mut scanned)?;

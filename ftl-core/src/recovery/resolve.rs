@@ -62,6 +62,14 @@ pub(crate) fn resolve(
         candidate.record
     );
     let is_news = |v: &&Version| v.oob.pseq > candidate.upto || Some(v.ppn) == candidate.named;
+    if candidate.record.is_none() {
+        // Of most pages the newest version decides.
+        let counts = |v: &&Version| is_news(v) && v.oob.tag.ver >= candidate.trimmed_at;
+        let newest = versions.iter().rev().find(counts).map(|v| v.ppn);
+        if newest.is_none_or(|ppn| !evidence.suspects.contains(ppn)) {
+            return Ok(newest);
+        }
+    }
     let mut contenders: Vec<Version> = versions.iter().filter(is_news).copied().collect();
     if let Some(record) = candidate.record {
         contenders.push(record);

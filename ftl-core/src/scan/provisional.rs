@@ -50,6 +50,9 @@ pub(super) fn drop_uncommitted(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn
     );
     let is_provisional =
         |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));
+    if !pages.iter().any(|(_, slot)| is_provisional(slot)) {
+        return;
+    }
     let is_final = |(ppn, slot): &(Ppn, Option<Oob>)| {
         slot.is_some() && !is_provisional(slot) && !suspects.contains(ppn)
     };

@@ -104,6 +104,9 @@ impl Store for AnyStore {
     ) -> io::Result<()> {
         each!(self, store => store.read_pages(pages, data, oobs, health))
     }
+    fn expect_scan(&self) {
+        each!(self, store => store.expect_scan());
+    }
     fn reader(&self) -> Option<PageReader> {
         each!(self, store => store.reader())
     }

@@ -62,6 +62,9 @@ pub trait Store: Any + Send {
         Ok(())
     }
 
+    /// Prepares for a read of the OOBs of all blocks.
+    fn expect_scan(&self) {}
+
     /// Returns a reader of placed pages, for any thread; `None` if only the store itself can read.
     fn reader(&self) -> Option<PageReader> {
         None

@@ -3,9 +3,13 @@
 
 use crate::convert::to_u64;
 use std::io::{self, IoSliceMut};
+use std::time::Duration;
 
 /// Error number that the callers of a store get for a failed sync.
 pub(super) const EIO: i32 = 5;
+
+/// A read that takes longer has waited for the host's disk.
+pub(super) const SLOW: Duration = Duration::from_micros(50);
 
 /// A write that ended early.
 #[derive(Debug)]
@@ -24,7 +28,7 @@ impl From<WriteError> for io::Error {
 
 /// Random access to the bytes of an image file: what the host does for a store.
 pub trait Disk: Send + Sync {
-    /// Prepares for reads of the first `bytes` bytes, if that makes them faster.
+    /// Prepares for many reads of the first `bytes` bytes, if that makes them faster.
     fn map(&self, _bytes: u64) {}
 
     /// Fills the buffer; bytes that were never written are zero.
@@ -46,6 +50,14 @@ pub trait Disk: Send + Sync {
         }
         Ok(())
     }
+
+    /// Whether reading this byte needs no disk.
+    fn is_cached(&self, _at: u64) -> bool {
+        true
+    }
+
+    /// Tells the host that these bytes will be read soon.
+    fn will_read(&self, _at: u64, _bytes: u64) {}
 
     /// Writes the bytes.
     ///

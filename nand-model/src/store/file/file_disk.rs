@@ -8,9 +8,11 @@ use super::disk::{Disk, WriteError};
 use crate::convert::to_u64;
 use crate::image::ImageError;
 use ftld_mapped_file::MappedFile;
-use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, SeekFrom};
+use rustix::io::ReadWriteFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -113,10 +115,11 @@ impl Disk for FileDisk {
     /// Does nothing for a file larger than the host's RAM: `pread` reads ahead and evicts better
     /// than page faults do.
     fn map(&self, bytes: u64) {
-        if bytes <= ram_bytes()
+        if self.map.get().is_none()
+            && bytes <= ram_bytes()
             && let Ok(map) = MappedFile::new(&self.file, bytes)
         {
-            // A store maps once, when it is created or opened.
+            // Another thread may have mapped it meanwhile.
             let _ = self.map.set(map);
         }
     }
@@ -152,6 +155,19 @@ impl Disk for FileDisk {
             }
         }
         Ok(())
+    }
+
+    fn is_cached(&self, at: u64) -> bool {
+        let mut byte = [0];
+        let mut bufs = [IoSliceMut::new(&mut byte)];
+        // A file system that cannot tell has no disk (tmpfs), or is asked for nothing.
+        rustix::io::preadv2(&self.file, &mut bufs, at, ReadWriteFlags::NOWAIT)
+            != Err(rustix::io::Errno::AGAIN)
+    }
+
+    fn will_read(&self, at: u64, bytes: u64) {
+        // Without the advice the host reads when it is asked.
+        let _ = rustix::fs::fadvise(&self.file, at, NonZeroU64::new(bytes), Advice::WillNeed);
     }
 
     #[inline]
@@ -225,6 +241,12 @@ impl Disk for Unsynced {
     }
     fn read_vectored_at(&self, at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         self.0.read_vectored_at(at, bufs)
+    }
+    fn is_cached(&self, at: u64) -> bool {
+        self.0.is_cached(at)
+    }
+    fn will_read(&self, at: u64, bytes: u64) {
+        self.0.will_read(at, bytes);
     }
     #[inline]
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {

@@ -5,6 +5,7 @@ use super::cache_area::CacheArea;
 use super::counts::Counts;
 use super::disk::Disk;
 use super::reader::Verified;
+use super::scan::Scan;
 use super::slots::Slots;
 use super::sync::{SyncError, SyncHandle};
 use crate::addr::Ppn;
@@ -34,6 +35,7 @@ pub struct FileStore {
     pub(super) trimmed_seq: u64,
     pub(super) batch: Batch,
     pub(super) scratch: Vec<u8>,
+    pub(super) scan: Scan,
     /// Discards the bytes between the pages that are read.
     pub(super) unwanted: Vec<u8>,
 }
@@ -66,6 +68,15 @@ impl FileStore {
         CacheArea {
             sync: self.sync.clone(),
             begin: 0,
+        }
+    }
+
+    /// Maps the file for reads, unless it is mapped. To read a place once, a page fault costs more
+    /// than a call.
+    pub(super) fn map_file(&self) {
+        if !self.read_only {
+            let (file, bytes) = self.sync.file();
+            file.map(bytes);
         }
     }
 

@@ -33,6 +33,7 @@ mod pins;
 mod program;
 mod read;
 mod reader;
+mod scan;
 mod seals;
 mod slice;
 mod slots;
@@ -56,6 +57,9 @@ use crate::convert::{to_u16, to_u32, to_u64};
 use crate::image::{CORE_BYTES, HINT_HEAD_BYTES, Hint, Layout};
 use read::{GAP_PAGES, NEAR_PAGES};
 use std::io;
+
+/// Places that tell whether a file is in the page cache.
+const PROBES: usize = 64;
 
 impl Store for FileStore {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
@@ -137,7 +141,22 @@ impl Store for FileStore {
         self.program_run(ppn, 1, data, oob, health)
     }
 
+    /// Maps a file that is in the host's page cache. Another one is read by calls: a page fault
+    /// reads megabytes around the place from the disk, and the scan needs a small part of them.
+    fn expect_scan(&self) {
+        // The opening has read the beginning of each slot.
+        let last = self.layout.geometry.pages_per_block - 1;
+        let blocks = (0..self.blocks.len()).step_by(self.blocks.len().div_ceil(PROBES));
+        let mut slots = blocks
+            .filter(|&block| self.counts.is_full(block))
+            .filter_map(|block| self.blocks[block].slot);
+        if slots.all(|slot| self.disk.is_cached(self.layout.record_at(slot, last))) {
+            self.map_file();
+        }
+    }
+
     fn reader(&self) -> Option<PageReader> {
+        self.map_file();
         Some(self.page_reader())
     }
 

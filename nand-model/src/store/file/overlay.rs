@@ -51,6 +51,14 @@ impl Disk for Overlay {
         Ok(())
     }
 
+    fn is_cached(&self, at: u64) -> bool {
+        self.below.is_cached(at)
+    }
+
+    fn will_read(&self, at: u64, bytes: u64) {
+        self.below.will_read(at, bytes);
+    }
+
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         for (page, offset, range) in Self::pieces(at, buf.len()) {

@@ -7,7 +7,7 @@
 use super::file_store::FileStore;
 use crate::addr::Ppn;
 use crate::convert::{index, to_u32};
-use crate::image::{CORE_BYTES, Core, Hint, Layout};
+use crate::image::{CORE_BYTES, Core, Hint, Layout, PAGE_LEN};
 use crate::store::contents::{Health, tag_of};
 use crc32c::crc32c;
 use std::io::{self, IoSliceMut};
@@ -65,7 +65,7 @@ impl FileStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
-        let Some((_, slot, page)) = self.locate(first) else {
+        let Some((block, slot, page)) = self.locate(first) else {
             health.fill(Health::Lost);
             return Ok(());
         };
@@ -76,8 +76,12 @@ impl FileStore {
         );
         let record_bytes = self.layout.record_bytes;
         records.resize(health.len() * record_bytes, 0);
-        self.disk
-            .read_at(self.layout.record_at(slot, page), records)?;
+        let at = self.layout.record_at(slot, page);
+        if data.is_empty() && records.len() >= PAGE_LEN {
+            self.read_scanned(block, at, records)?;
+        } else {
+            self.disk.read_at(at, records)?;
+        }
         if !data.is_empty() {
             self.disk.read_at(self.layout.data_at(slot, page), data)?;
         }

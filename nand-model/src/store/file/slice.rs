@@ -51,6 +51,12 @@ impl Disk for Slice {
     fn read_vectored_at(&self, at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         self.below.read_vectored_at(self.place(at, 0), bufs)
     }
+    fn is_cached(&self, at: u64) -> bool {
+        self.below.is_cached(self.place(at, 1))
+    }
+    fn will_read(&self, at: u64, bytes: u64) {
+        self.below.will_read(self.place(at, bytes), bytes);
+    }
     #[inline]
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
         self.below.write_at(self.place(at, to_u64(buf.len())), buf)

@@ -234,3 +234,58 @@ fn a_table_of_several_writes_is_found_after_a_clean_close() {
         })
         .unwrap();
 }
+
+/// An image with so many slots that threads share them.
+#[test]
+fn threads_that_share_the_slots_find_every_operation() {
+    let mut profile = shapes()[1].with_blocks(2500);
+    (
+        profile.geometry.pages_per_block,
+        profile.geometry.page_bytes,
+        profile.geometry.oob_bytes,
+    ) = (6, 512, 16);
+    let geometry = profile.geometry;
+    let (disk, mut store) = fresh(profile, 8);
+    let page = |block, offset| geometry.page(Pbn::new(block), offset);
+    let bytes = |block: u32| content(block.into(), 512);
+    for block in 0..2500 {
+        store
+            .program(page(block, 0), 1, &bytes(block), &[1; 16])
+            .unwrap();
+    }
+    let handle = store.sync_handle();
+    handle.sync_through(handle.last_seq()).unwrap();
+    let late: Vec<u32> = (0..2500).step_by(50).collect();
+    for &block in &late {
+        store
+            .program(page(block, 1), 1, &bytes(9000 + block), &[2; 16])
+            .unwrap();
+        store.set_health(page(block, 0), Health::OobLost).unwrap();
+    }
+    let (synced, last) = (handle.synced_seq(), handle.last_seq());
+    drop(store);
+    let found = |disk: &SimDisk| {
+        let (mut store, report) = open(disk, Access::ReadOnly).unwrap();
+        let (mut pages, mut marks) = (0, 0);
+        store
+            .load(&mut |_, _, counts| pages += counts.iter().filter(|n| **n > 0).count())
+            .unwrap();
+        for block in 0..2500 {
+            let (mut data, mut health) = (vec![0; 512], [Health::Good]);
+            store
+                .read(page(block, 0), &mut data, &mut [], &mut health)
+                .unwrap();
+            assert_eq!(data, bytes(block), "block {block}");
+            marks += u64::from(health != [Health::Good]);
+        }
+        (report.ops_kept, report.ops_dropped, pages, marks)
+    };
+    assert_eq!(last - synced, 50);
+    assert_eq!(found(&disk.copy()), (50, 0, 2550, 50));
+    for (kept, &block) in (0..).zip(&late).step_by(24) {
+        let mut image = disk.bytes();
+        image[place_of(&disk, &bytes(9000 + block)) as usize] ^= 1;
+        let disk = SimDisk::holding(image);
+        assert_eq!(found(&disk), (kept, 50 - kept, 2500 + kept as usize, 50));
+    }
+}

@@ -4,7 +4,8 @@
 //! Invariants: operations at or below the synced number are not searched for, because they are on
 //! the disk. This module only reads, so after an interrupted open the next one finds the same cut.
 
-use super::found::Found;
+use super::ahead::{Ahead, read_in_threads};
+use super::found::{BlockPages, Found};
 use super::holes::Holes;
 use super::opener::{Meta, Opener};
 use crate::convert::{index, to_u32, to_u64, to_usize};
@@ -25,6 +26,26 @@ pub(super) struct Pass {
     pub(super) sealed: u32,
     /// By slot: whether the pages of its block are collected.
     pub(super) collected: Vec<bool>,
+}
+
+/// What is known when the records are read.
+struct Reading<'a> {
+    synced_seq: u64,
+    heads: &'a [Option<SlotHeader>],
+    seals: &'a FoundSeals,
+    trust_synced_only: bool,
+    is_certain: Vec<bool>,
+}
+
+/// What the records of a slot tell.
+struct SlotRead {
+    slot: u32,
+    /// The highest number of a record; 0 if there is none.
+    newest: u64,
+    /// The numbers beyond the synced one whose record and data are complete.
+    whole: Vec<u64>,
+    /// The pages of its block, if no cut can change them.
+    pages: Option<BlockPages>,
 }
 
 impl Opener<'_> {
@@ -53,42 +74,76 @@ impl Opener<'_> {
             sealed: 0,
             collected: vec![false; heads.len()],
         };
-        let is_certain = self.certain_slots(synced_seq, heads);
-        let mut holes = Holes::new(self.disk);
-        let (mut meta, mut data) = (Meta::default(), Vec::new());
         for (slot, head) in (0..).zip(heads) {
             if seals.is_sealed(slot) {
                 // All its operations are synced, whether it belongs to a block or not.
                 pass.sealed += 1;
-                continue;
-            }
-            let meta_bytes = to_u64(self.layout.meta_bytes());
-            if head.is_none() && holes.is_hole(self.layout.slot_at(slot), meta_bytes) {
-                continue;
-            }
-            if let Some(head) = head {
+            } else if let Some(head) = head {
                 seen.insert(head.erase_seq);
                 pass.newest = pass.newest.max(head.erase_seq);
             }
-            self.read_meta(slot, &mut meta)?;
-            let last_seq = meta.cores.iter().flatten().map(|core| core.seq).max();
-            if last_seq.is_some_and(|seq| seq > synced_seq) {
-                pass.late[index(slot)] = true;
-                pass.newest = pass.newest.max(last_seq.unwrap_or(0));
-                if !trust_synced_only {
-                    for pages in meta.late_runs(synced_seq) {
-                        self.note_whole(pages, &meta, &mut data, &mut seen)?;
-                    }
-                }
-            } else if let Some(head) = head.filter(|_| is_certain[index(slot)]) {
-                self.collect(index(head.block), head.erase_seq, synced_seq, &meta, found);
-                pass.collected[index(slot)] = true;
+        }
+        let reading = Reading {
+            synced_seq,
+            heads,
+            seals,
+            trust_synced_only,
+            is_certain: self.certain_slots(synced_seq, heads),
+        };
+        for read in read_in_threads(self.layout.slots, |slots| self.read_range(slots, &reading))? {
+            pass.newest = pass.newest.max(read.newest);
+            pass.late[index(read.slot)] = read.newest > synced_seq;
+            read.whole.iter().for_each(|seq| seen.insert(*seq));
+            if let Some(pages) = read.pages {
+                found.adopt(pages);
+                pass.collected[index(read.slot)] = true;
             }
         }
         if !trust_synced_only {
             pass.cut = seen.unbroken();
         }
         Ok(pass)
+    }
+
+    /// Reads the records of those slots of the range that have no seal.
+    fn read_range(
+        &self,
+        slots: Range<u32>,
+        reading: &Reading<'_>,
+    ) -> Result<Vec<SlotRead>, ImageError> {
+        let synced_seq = reading.synced_seq;
+        let meta_bytes = to_u64(self.layout.meta_bytes());
+        let is_wanted = |slot| !reading.seals.is_sealed(slot);
+        let (mut holes, mut ahead) = (Holes::new(self.disk), Ahead::new(slots.clone()));
+        let (mut meta, mut data) = (Meta::default(), Vec::new());
+        let mut found = Vec::new();
+        for slot in slots.filter(|slot| is_wanted(*slot)) {
+            let head = reading.heads[index(slot)];
+            if head.is_none() && holes.is_hole(self.layout.slot_at(slot), meta_bytes) {
+                continue;
+            }
+            let read = |bytes: &mut [u8]| ahead.read(self, slot, bytes, is_wanted);
+            self.read_meta_with(slot, &mut meta, read)?;
+            let numbers = meta.cores.iter().flatten().map(|core| core.seq);
+            let mut read = SlotRead {
+                slot,
+                newest: numbers.max().unwrap_or(0),
+                whole: Vec::new(),
+                pages: None,
+            };
+            if read.newest > synced_seq {
+                if !reading.trust_synced_only {
+                    for pages in meta.late_runs(synced_seq) {
+                        self.note_whole(pages, &meta, &mut data, &mut read.whole)?;
+                    }
+                }
+            } else if let Some(head) = head.filter(|_| reading.is_certain[index(slot)]) {
+                read.pages =
+                    Some(self.collect(index(head.block), head.erase_seq, synced_seq, &meta));
+            }
+            found.push(read);
+        }
+        Ok(found)
     }
 
     /// By slot: whether it is the slot of its block wherever the cut is. That is so if its life is
@@ -116,7 +171,7 @@ impl Opener<'_> {
         pages: Range<usize>,
         meta: &Meta,
         data: &mut Vec<u8>,
-        seen: &mut Seen,
+        whole: &mut Vec<u64>,
     ) -> Result<(), ImageError> {
         let geometry = self.layout.geometry;
         debug_assert!(pages.end <= self.layout.pages(), "pages beyond their block");
@@ -129,7 +184,7 @@ impl Opener<'_> {
                 && crc32c(oob) == core.oob_check
                 && crc32c(data) == core.data_check
             {
-                seen.insert(core.seq);
+                whole.push(core.seq);
             }
         }
         Ok(())

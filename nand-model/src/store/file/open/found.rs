@@ -20,7 +20,25 @@ pub(super) struct Found {
     pub(super) void_marks: Vec<u64>,
 }
 
+/// The pages of a block, as their records tell.
+#[derive(Default)]
+pub(super) struct BlockPages {
+    pub(super) block: usize,
+    /// Programs of each page.
+    pub(super) counts: Vec<u8>,
+    /// Marks by physical page.
+    pub(super) marks: Vec<(u32, Mark)>,
+    /// As [`Found::void_marks`].
+    pub(super) void_marks: Vec<u64>,
+}
+
 impl Found {
+    pub(super) fn adopt(&mut self, pages: BlockPages) {
+        self.counts.set(pages.block, &pages.counts);
+        self.unhealthy.extend(pages.marks);
+        self.void_marks.extend(pages.void_marks);
+    }
+
     /// The contents of an image without any program.
     pub(super) fn new(layout: Layout, info: &ImageInfo) -> Self {
         let slots = Slots {

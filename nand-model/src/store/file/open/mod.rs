@@ -14,6 +14,7 @@
 //! headers and all records as the cut leaves them. For the same reason every open rewrites the
 //! newest header copy, and changes the other one only after a sync has covered that.
 
+mod ahead;
 mod cut;
 mod found;
 mod header;
@@ -32,6 +33,7 @@ use super::batch::Batch;
 use super::disk::Disk;
 use super::file_disk::{FileDisk, Mode, Unsynced};
 use super::file_store::FileStore;
+use super::scan::Scan;
 use super::seals::Seals;
 use super::sync::SyncHandle;
 use crate::addr::{Pbn, Ppn};
@@ -322,6 +324,7 @@ impl FileStore {
             trimmed_seq,
             batch: Batch::default(),
             scratch,
+            scan: Scan::default(),
             unwanted: Vec::new(),
         })
     }

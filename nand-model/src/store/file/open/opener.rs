@@ -49,9 +49,21 @@ pub(super) struct Opener<'a> {
 impl Opener<'_> {
     /// Reads slot header and records of a slot.
     pub(super) fn read_meta(&self, slot: u32, meta: &mut Meta) -> Result<(), ImageError> {
+        self.read_meta_with(slot, meta, |bytes| {
+            self.read(self.layout.slot_at(slot), bytes)
+        })
+    }
+
+    /// As [`Opener::read_meta`]; `read` reads the bytes.
+    pub(super) fn read_meta_with(
+        &self,
+        slot: u32,
+        meta: &mut Meta,
+        read: impl FnOnce(&mut [u8]) -> Result<(), ImageError>,
+    ) -> Result<(), ImageError> {
         meta.slot = slot;
         meta.bytes.resize(self.layout.meta_bytes(), 0);
-        self.read(self.layout.slot_at(slot), &mut meta.bytes)?;
+        read(&mut meta.bytes)?;
         meta.cores.clear();
         meta.cores.extend((0..self.layout.pages()).map(|page| {
             let record = self.layout.record_in(&meta.bytes, page);

@@ -188,7 +188,6 @@ impl FileStore {
         let all_bytes = bytes * to_u64(headers.len());
         disk.set_len(all_bytes)
             .map_err(|e| io_error(path, "give it its size", e))?;
-        disk.map(all_bytes);
         let parts = disks(&disk, headers.len(), bytes).into_iter().zip(headers);
         let stores = parts.map(|(part, header)| FileStore::create_part(path, part, header));
         Ok(share_syncs(&disk, stores.collect::<Result<_, _>>()?))
@@ -214,9 +213,6 @@ impl FileStore {
             disk
         };
         let parts = read_parts(path, &*disk, length)?;
-        if !read_only {
-            disk.map(parts[0].layout.file_bytes * to_u64(parts.len()));
-        }
         let places = disks(&disk, parts.len(), parts[0].layout.file_bytes);
         let mut stores = Vec::with_capacity(parts.len());
         let mut report = OpenReport {

@@ -4,6 +4,7 @@
 //! is; nothing at or below the cut changes. After an interrupted recovery the next one finds the
 //! same cut.
 
+use super::ahead::{Ahead, read_in_threads};
 use super::found::{ERASES_MAX, Found};
 use super::holes::Holes;
 use super::opener::{Meta, Opener, damaged};
@@ -11,6 +12,7 @@ use super::report::OpenReport;
 use crate::convert::{index, to_u64};
 use crate::image::{CORE_BYTES, Header, ImageError, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader};
 use crate::store::file::file_store::Block;
+use std::ops::Range;
 
 impl Opener<'_> {
     /// Recovers an image after an unclean stop: see the module's header. Leaves `header` with the
@@ -89,7 +91,7 @@ impl Opener<'_> {
                 Some(slot) if seals.is_sealed(slot) => found.counts.set(block, &all_programmed),
                 Some(slot) if !pass.collected[index(slot)] => {
                     self.read_meta(slot, &mut meta)?;
-                    self.collect(block, erase_seq, cut, &meta, &mut found);
+                    found.adopt(self.collect(block, erase_seq, cut, &meta));
                 }
                 _ => {}
             }
@@ -100,16 +102,21 @@ impl Opener<'_> {
     }
 
     fn read_heads(&self) -> Result<Vec<Option<SlotHeader>>, ImageError> {
-        let mut heads = Vec::with_capacity(index(self.layout.slots));
+        read_in_threads(self.layout.slots, |slots| self.read_heads_of(slots))
+    }
+
+    fn read_heads_of(&self, slots: Range<u32>) -> Result<Vec<Option<SlotHeader>>, ImageError> {
+        let mut heads = Vec::with_capacity(slots.len());
         let mut holes = Holes::new(self.disk);
+        let mut ahead = Ahead::new(slots.clone());
         let mut bytes = [0; SLOT_HEADER_BYTES];
-        for slot in 0..self.layout.slots {
+        for slot in slots {
             let at = self.layout.slot_at(slot);
             if holes.is_known(at, to_u64(bytes.len())) {
                 heads.push(None);
                 continue;
             }
-            self.read(at, &mut bytes)?;
+            ahead.read(self, slot, &mut bytes, |_| true)?;
             let head =
                 SlotHeader::decode(slot, &bytes).map_err(|reason| damaged(self.path, reason))?;
             if let Some(head) = head {

@@ -4,7 +4,7 @@
 //! belongs to at most one block. This module only reads, except that [`Opener::clear_void_marks`]
 //! clears marks whose cause was undone: an interrupted open leaves them to the next one.
 
-use super::found::{ERASES_MAX, Found};
+use super::found::{BlockPages, ERASES_MAX, Found};
 use super::holes::Holes;
 use super::opener::{Meta, Opener, damaged};
 use crate::addr::Pbn;
@@ -48,7 +48,7 @@ impl Opener<'_> {
             };
             if let Some(slot) = entry.slot.filter(|_| entry.marked) {
                 self.read_meta(slot, &mut meta)?;
-                self.collect(block, entry.erase_seq, synced_seq, &meta, &mut found);
+                found.adopt(self.collect(block, entry.erase_seq, synced_seq, &meta));
             }
         }
         self.clear_void_marks(&found)?;
@@ -73,11 +73,15 @@ impl Opener<'_> {
         erase_seq: u64,
         cut: u64,
         meta: &Meta,
-        found: &mut Found,
-    ) {
+    ) -> BlockPages {
         let mut marks = Vec::new();
-        let mut counts = vec![0; self.layout.pages()];
-        for ((page, core), count) in meta.cores.iter().enumerate().zip(&mut counts) {
+        let mut found = BlockPages {
+            block,
+            counts: vec![0; self.layout.pages()],
+            ..BlockPages::default()
+        };
+        let counts = &mut found.counts;
+        for ((page, core), count) in meta.cores.iter().enumerate().zip(counts.iter_mut()) {
             let Some(core) = core.filter(|core| core.seq > erase_seq && core.seq <= cut) else {
                 continue;
             };
@@ -103,13 +107,13 @@ impl Opener<'_> {
             if mark.cause.is_none_or(stands) {
                 let block = Pbn::new(to_u32(block));
                 let ppn = self.layout.geometry.page(block, page);
-                found.unhealthy.insert(ppn.raw(), mark);
+                found.marks.push((ppn.raw(), mark));
             } else {
                 let record_at = self.layout.record_at(meta.slot, page);
                 found.void_marks.push(record_at + to_u64(Mark::AT));
             }
         }
-        found.counts.set(block, &counts);
+        found
     }
 
     /// Clears marks whose cause was undone: a later program of that page must not restore them.
