@@ -108,7 +108,11 @@ impl DeferredRead {
         let Some(pin) = self.pin.take() else {
             return self.runs.is_empty();
         };
+        let mut next = self.runs.iter().skip(1);
         self.runs.iter().all(|run| {
+            if let Some(next) = next.next() {
+                reader.prefetch(&next.place);
+            }
             let from = self.at + (run.lpn - self.first) as usize * self.page_bytes;
             let bytes = run.place.count() as usize * self.page_bytes;
             let data = &mut buf[from..][..bytes];

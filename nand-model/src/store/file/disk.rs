@@ -38,6 +38,20 @@ pub trait Disk: Send + Sync {
     /// The host cannot read them, or the file ends before.
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// Returns whether [`Disk::read_mapped`] reads.
+    fn is_mapped(&self) -> bool {
+        false
+    }
+
+    /// Fills the buffer from mapped bytes and returns their CRC32C; otherwise, its content is
+    /// undefined.
+    fn read_mapped(&self, _at: u64, _buf: &mut [u8]) -> Option<u32> {
+        None
+    }
+
+    /// Announces a read of bytes from `at` on, if they are mapped.
+    fn prefetch(&self, _at: u64) {}
+
     /// Fills the buffers in sequence from contiguous bytes of the file.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 use super::disk::{Disk, WriteError};
 use crate::convert::to_u64;
 use crate::image::ImageError;
+use crc32c::crc32c;
 use ftld_mapped_file::MappedFile;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, SeekFrom};
 use rustix::io::ReadWriteFlags;
@@ -92,7 +93,7 @@ impl FileDisk {
 
     /// Copies mapped bytes; returns whether that was possible.
     #[inline]
-    fn read_mapped(&self, at: u64, buf: &mut [u8]) -> bool {
+    fn copy_mapped(&self, at: u64, buf: &mut [u8]) -> bool {
         self.map
             .get()
             .is_some_and(|map| map.covers(at, buf.len()) && map.read_at(at, buf).is_ok())
@@ -126,10 +127,28 @@ impl Disk for FileDisk {
 
     #[inline]
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        if self.read_mapped(at, buf) {
+        if self.copy_mapped(at, buf) {
             return Ok(());
         }
         self.file.read_exact_at(buf, at)
+    }
+
+    #[inline]
+    fn is_mapped(&self) -> bool {
+        self.map.get().is_some()
+    }
+
+    #[inline]
+    fn read_mapped(&self, at: u64, buf: &mut [u8]) -> Option<u32> {
+        // While the bytes are in the processor's cache.
+        self.copy_mapped(at, buf).then(|| crc32c(buf))
+    }
+
+    #[inline]
+    fn prefetch(&self, at: u64) {
+        if let Some(map) = self.map.get() {
+            map.prefetch(at);
+        }
     }
 
     fn read_vectored_at(&self, mut at: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
@@ -137,7 +156,7 @@ impl Disk for FileDisk {
         let mapped = bufs.iter_mut().all(|buf| {
             let from = place;
             place = place.saturating_add(to_u64(buf.len()));
-            self.read_mapped(from, buf)
+            self.copy_mapped(from, buf)
         });
         if mapped {
             return Ok(());
@@ -238,6 +257,15 @@ impl Disk for Unsynced {
     #[inline]
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         self.0.read_at(at, buf)
+    }
+    fn is_mapped(&self) -> bool {
+        self.0.is_mapped()
+    }
+    fn read_mapped(&self, at: u64, buf: &mut [u8]) -> Option<u32> {
+        self.0.read_mapped(at, buf)
+    }
+    fn prefetch(&self, at: u64) {
+        self.0.prefetch(at);
     }
     fn read_vectored_at(&self, at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         self.0.read_vectored_at(at, bufs)

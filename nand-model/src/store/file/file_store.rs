@@ -36,6 +36,8 @@ pub struct FileStore {
     pub(super) batch: Batch,
     pub(super) scratch: Vec<u8>,
     pub(super) scan: Scan,
+    /// Checks of the data of the pages that are read.
+    pub(super) checks: Vec<u32>,
     /// Discards the bytes between the pages that are read.
     pub(super) unwanted: Vec<u8>,
 }

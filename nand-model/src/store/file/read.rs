@@ -28,14 +28,15 @@ pub(super) struct PageCheck {
 }
 
 impl PageCheck {
-    /// Checks a page of the block in `slot`, whose life began with this number.
+    /// Checks a page of the block in `slot`, whose life began with this number; `data` is the
+    /// CRC32C of its data, if that was read.
     #[inline]
     pub(super) fn of(
         layout: &Layout,
         ppn: Ppn,
         (slot, life): (u32, u64),
         record: &[u8],
-        data: &[u8],
+        data: Option<u32>,
     ) -> PageCheck {
         debug_assert_eq!(
             record.len(),
@@ -48,7 +49,7 @@ impl PageCheck {
         let oob = &record[CORE_BYTES..][..geometry.oob_len()];
         PageCheck {
             core,
-            data_good: core.is_some_and(|core| data.is_empty() || crc32c(data) == core.data_check),
+            data_good: core.is_some_and(|core| data.is_none_or(|found| found == core.data_check)),
             oob_good: core.is_some_and(|core| crc32c(oob) == core.oob_check),
         }
     }
@@ -94,13 +95,14 @@ impl FileStore {
                 &data[i * page_bytes..][..page_bytes],
                 &mut oobs[i * part..][..part],
             );
+            let data = (!data.is_empty()).then(|| crc32c(data));
             *health = self.examine(ppn, slot, record, data, oob)?;
         }
         Ok(())
     }
 
-    /// Reads pages close to each other: one system call for the records and one for the data,
-    /// including the bytes between them.
+    /// Reads pages close to each other: one read of the records and, unless the data is mapped, one
+    /// system call for it, including the bytes between the pages.
     pub(super) fn read_near(
         &mut self,
         pages: &[Ppn],
@@ -123,7 +125,23 @@ impl FileStore {
         records.resize(span * record_bytes, 0);
         self.disk
             .read_at(self.layout.record_at(slot, first), records)?;
-        if !data.is_empty() {
+        let at = |page: Ppn| {
+            let offset = page.raw() - pages[0].raw();
+            self.layout.data_at(slot, first + offset)
+        };
+        let mut checks = std::mem::take(&mut self.checks);
+        checks.clear();
+        if page_bytes > 0 && self.disk.is_mapped() {
+            let mut next = pages.iter().skip(1);
+            let parts = data.chunks_exact_mut(page_bytes).zip(pages);
+            checks.extend(parts.map_while(|(data, page)| {
+                if let Some(next) = next.next() {
+                    self.disk.prefetch(at(*next));
+                }
+                self.disk.read_mapped(at(*page), data)
+            }));
+        }
+        if checks.len() < pages.len() && page_bytes > 0 {
             self.unwanted.resize((span - pages.len()) * page_bytes, 0);
             let mut unwanted = &mut self.unwanted[..];
             let mut bufs = Vec::with_capacity(2 * pages.len());
@@ -143,16 +161,16 @@ impl FileStore {
             }
             self.disk
                 .read_vectored_at(self.layout.data_at(slot, first), &mut bufs)?;
+            checks.clear();
+            checks.extend(data.chunks_exact(page_bytes).map(crc32c));
         }
         for (i, (ppn, health)) in pages.iter().zip(health).enumerate() {
             let record =
                 &records[index(ppn.raw() - pages[0].raw()) * record_bytes..][..record_bytes];
-            let (data, oob) = (
-                &data[i * page_bytes..][..page_bytes],
-                &mut oobs[i * part..][..part],
-            );
-            *health = self.examine(*ppn, slot, record, data, oob)?;
+            let oob = &mut oobs[i * part..][..part];
+            *health = self.examine(*ppn, slot, record, checks.get(i).copied(), oob)?;
         }
+        self.checks = checks;
         Ok(())
     }
 
@@ -163,7 +181,7 @@ impl FileStore {
         ppn: Ppn,
         slot: u32,
         record: &[u8],
-        data: &[u8],
+        data: Option<u32>,
         oob: &mut [u8],
     ) -> io::Result<Health> {
         let Layout {

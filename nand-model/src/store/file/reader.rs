@@ -14,6 +14,7 @@ use super::read::PageCheck;
 use crate::addr::Ppn;
 use crate::convert::{index, to_u32};
 use crate::image::{CORE_BYTES, Layout};
+use crc32c::crc32c;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -147,34 +148,53 @@ impl PageReader {
             "a buffer for a run of {count} pages"
         );
         records.resize(count * record_bytes, 0);
-        let copied = self
-            .disk
-            .read_at(self.layout.record_at(run.slot, page), records)
-            .and_then(|()| self.disk.read_at(self.layout.data_at(run.slot, page), data));
-        if copied.is_err() {
+        let (slot, disk) = (run.slot, &self.disk);
+        let is_mapped = disk.is_mapped();
+        let mut read = disk.read_at(self.layout.record_at(slot, page), records);
+        if !is_mapped {
+            read = read.and_then(|()| disk.read_at(self.layout.data_at(slot, page), data));
+        }
+        if read.is_err() {
             return false;
         }
         let pages = run.first.run(run.count);
         let parts = records
             .chunks_exact(record_bytes)
-            .zip(data.chunks_exact(geometry.page_len()));
+            .zip(data.chunks_exact_mut(geometry.page_len()));
         pages.zip(parts).zip(0..).all(|((ppn, (record, data)), i)| {
-            let oob = &record[CORE_BYTES..][..geometry.oob_len()];
-            let page = page + i;
-            let known = self
-                .verified
-                .as_ref()
-                .is_some_and(|verified| verified.has(run.slot, page));
-            let unchecked = if known { &[] } else { data };
-            let check = PageCheck::of(&self.layout, ppn, (run.slot, run.life), record, unchecked);
+            let (oob, page) = (&record[CORE_BYTES..][..geometry.oob_len()], page + i);
+            let verified = self.verified.as_ref();
+            let known = verified.is_some_and(|verified| verified.has(slot, page));
+            let at = self.layout.data_at(slot, page);
+            if is_mapped && i + 1 < run.count {
+                disk.prefetch(self.layout.data_at(slot, page + 1));
+            }
+            let found = match (is_mapped, known) {
+                (true, false) => disk.read_mapped(at, data),
+                (true, true) => disk.read_at(at, data).ok().map(|()| 0),
+                (false, _) => Some(crc32c(data)),
+            };
+            if found.is_none() {
+                return false;
+            }
+            let found = found.filter(|_| !known);
+            let check = PageCheck::of(&self.layout, ppn, (slot, run.life), record, found);
             if !check.data_good || !check.oob_good {
                 return false;
             }
-            if let Some(verified) = self.verified.as_ref().filter(|_| !known) {
-                verified.set(run.slot, page);
+            if let Some(verified) = verified.filter(|_| !known) {
+                verified.set(slot, page);
             }
             is_wanted(i, oob)
         })
+    }
+
+    /// Announces that a run is read next.
+    #[inline]
+    pub fn prefetch(&self, run: &PlacedRun) {
+        let page = self.layout.geometry.offset_of(run.first);
+        self.disk.prefetch(self.layout.record_at(run.slot, page));
+        self.disk.prefetch(self.layout.data_at(run.slot, page));
     }
 }
 

@@ -48,6 +48,19 @@ impl Disk for Slice {
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         self.below.read_at(self.place(at, to_u64(buf.len())), buf)
     }
+    #[inline]
+    fn is_mapped(&self) -> bool {
+        self.below.is_mapped()
+    }
+    #[inline]
+    fn read_mapped(&self, at: u64, buf: &mut [u8]) -> Option<u32> {
+        self.below
+            .read_mapped(self.place(at, to_u64(buf.len())), buf)
+    }
+    #[inline]
+    fn prefetch(&self, at: u64) {
+        self.below.prefetch(self.place(at, 0));
+    }
     fn read_vectored_at(&self, at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         self.below.read_vectored_at(self.place(at, 0), bufs)
     }

@@ -4,6 +4,10 @@
 //! read goes straight into the reply. An allocation grows only as far as its owner requests, and
 //! [`Buffer::relax`] shrinks it to its resting size.
 
+/// Alignment of a payload that [`Buffer::align`] makes room for: that of the host's pages. The
+/// kernel copies an unaligned one a third slower into the page cache.
+const ALIGN: usize = 4096;
+
 /// The queue.
 #[derive(Debug)]
 pub struct Buffer {
@@ -49,6 +53,15 @@ impl Buffer {
         }
     }
 
+    /// Begins an empty queue where what follows its first `head` bytes is aligned in memory.
+    pub(crate) fn align(&mut self, head: usize) {
+        let after = self.data.as_ptr().addr() + head;
+        let begin = after.next_multiple_of(ALIGN) - after;
+        if self.is_empty() && begin + head < self.data.len() {
+            (self.start, self.end) = (begin, begin);
+        }
+    }
+
     /// Returns exactly `n` bytes to be filled and then [`committed`](Self::commit); their contents
     /// are stale.
     pub(crate) fn space(&mut self, n: usize) -> &mut [u8] {
@@ -65,7 +78,7 @@ impl Buffer {
             self.compact();
         }
         if self.end == self.data.len() {
-            let grown = (self.data.len() * 2).min(want.max(self.end + 1));
+            let grown = (self.data.len() * 2).min(want.max(self.end + 1) + 2 * ALIGN);
             self.data.resize(grown.max(self.end + 1), 0);
         }
         assert!(
@@ -146,6 +159,25 @@ mod tests {
         assert_eq!(buffer.spare(1 << 20).len(), 64);
         buffer.commit(64);
         assert_eq!(buffer.spare(1 << 20).len(), 64, "doubles, and no more");
+    }
+
+    #[test]
+    fn what_follows_the_head_is_aligned_if_there_is_room() {
+        let mut buffer = Buffer::new(3 * ALIGN);
+        buffer.push(&[1; 10]);
+        buffer.consume(10);
+        buffer.align(28);
+        buffer.push(&[2; 28]);
+        buffer.push(&[3; 100]);
+        buffer.align(28);
+        assert_eq!(buffer.filled()[..28], [2; 28]);
+        assert!(buffer.filled()[28..].as_ptr().addr().is_multiple_of(ALIGN));
+        buffer.consume(28);
+        assert_eq!(buffer.filled(), [3; 100]);
+        let mut small = Buffer::new(8);
+        small.align(28);
+        small.push(&[4; 9]);
+        assert_eq!(small.filled(), [4; 9]);
     }
 
     #[test]

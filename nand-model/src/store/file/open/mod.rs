@@ -325,6 +325,7 @@ impl FileStore {
             batch: Batch::default(),
             scratch,
             scan: Scan::default(),
+            checks: Vec::new(),
             unwanted: Vec::new(),
         })
     }

@@ -238,13 +238,15 @@ impl<'a> Connection<'a> {
             "more input is asked for, but enough is buffered"
         );
         let missing = want - self.input.len();
+        let (head, next) = self.engine.next_message();
+        self.input.align(if want == head { head } else { 0 });
         let spare = self.input.spare(want);
-        // The queue is empty after a large payload, so that nothing of the next one must be moved
-        // to the front.
-        let most = if want >= LARGE {
-            spare.len().min(missing)
-        } else {
-            spare.len()
+        // The queue is empty after a large payload, so that the next one is aligned, and nothing of
+        // it must be moved to the front.
+        let most = match next.filter(|_| want == head) {
+            Some(next) => spare.len().min(next.max(missing)),
+            None if want >= LARGE => spare.len().min(missing),
+            None => spare.len(),
         };
         let mut buf = ReadBuf::new(&mut spare[..most]);
         match stream.poll_read(cx, &mut buf) {

@@ -15,7 +15,7 @@ use crate::transport::nbd::wire::{
 use ftld_kit::convert::{to_u64, to_usize};
 
 /// Payload bytes from which a WRITE is executed alone: batching would not make it cheaper.
-const LARGE: u64 = 64 << 10;
+pub(super) const LARGE: usize = 64 << 10;
 /// Maximum bytes of input that a batch covers.
 const BATCH: usize = 512 << 10;
 
@@ -58,6 +58,7 @@ impl Engine {
         input: &Buffer,
         out: &mut Buffer,
     ) {
+        self.large = None;
         let payload = |write: &Arrived| (write.to.offset, &input.filled()[write.from..write.upto]);
         let writes: Vec<_> = arrived.iter().map(payload).collect();
         let mut results = Vec::with_capacity(writes.len());
@@ -88,7 +89,7 @@ impl Engine {
     fn find_writes(&self, input: &[u8], arrived: &mut Vec<Arrived>) -> usize {
         let header = request_len(self.session.mode);
         let room = self.limits.in_flight.saturating_sub(self.replies_due());
-        let small = LARGE
+        let small = to_u64(LARGE)
             .min(to_u64(self.limits.piece))
             .min(u64::from(self.limits.payload));
         let mut at = 0;

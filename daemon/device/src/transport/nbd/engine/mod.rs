@@ -26,7 +26,7 @@ use super::export::Export;
 use super::handshake::Session;
 use super::limits::Limits;
 use super::stats::Tally;
-use super::wire::{Mode, Request};
+use super::wire::{Mode, Request, request_len};
 use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush};
 use crate::transport::latency::DelayQueue;
 use ftld_kit::convert::{to_u64, to_usize};
@@ -154,6 +154,8 @@ pub struct Engine {
     /// Copies in `held` and `parked`.
     copies: Copies,
     tally: Tally,
+    /// Payload bytes of the last WRITE, if it was a large one.
+    large: Option<usize>,
     /// Buffer for the WRITEs of a batch.
     arrived: Vec<batch::Arrived>,
 }
@@ -182,8 +184,16 @@ impl Engine {
             parked: None,
             copies: Copies::new(limits.piece),
             tally: Tally::default(),
+            large: None,
             arrived: Vec::new(),
         }
+    }
+
+    /// Returns the length of a request's head, and that of the next message if it is like the last
+    /// WRITE and that was a large one.
+    pub(crate) fn next_message(&self) -> (usize, Option<usize>) {
+        let head = request_len(self.session.mode);
+        (head, self.large.map(|payload| head + payload))
     }
 
     /// Answers new requests with `ESHUTDOWN` from now on, and no longer delays replies.

@@ -4,6 +4,7 @@
 //! Invariants: a request begins only after [`check`](Engine::check), and only while there is no
 //! job. The payload of a refused request is read and dropped before its reply.
 
+use super::batch::LARGE;
 use super::replies::Failure;
 use super::write::durable;
 use super::{Close, Engine, Job, PendingSync, ReplyTo, Turn};
@@ -119,6 +120,7 @@ impl Engine {
                 };
             }
             command::WRITE => {
+                self.large = Some(to_usize(length)).filter(|bytes| *bytes >= LARGE);
                 self.job = Job::Write {
                     to,
                     at: offset,
