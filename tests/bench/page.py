@@ -93,8 +93,8 @@ def felt(point, name):
         return "-"
     rate = statistics.median(point["values"][name])
     if point["unit"] == "MiB/s":
-        return f"{1024 / rate:.2f} s a GiB"
-    return f"{1e6 / rate:.0f} us a request" if "QD1" in point["name"] else f"{1e5 / rate:.2f} s for 100,000"
+        return f"{1024 / rate:.2f} s/GiB"
+    return f"{1e6 / rate:.0f} us" if "QD1" in point["name"] else f"{1e5 / rate:.2f} s/100,000"
 
 
 def servers(results):
@@ -102,10 +102,10 @@ def servers(results):
     points = [point for point in section_of(results, "nbd")["points"] if "qemu-nbd" in point["values"]]
     names = ["ftld pagemap", "nbdkit memory", "nbdkit file", "qemu-nbd", "nbd-server"]
     median = lambda point, name: number(statistics.median(point["values"][name])) if name in point["values"] else "-"
-    wait = lambda point: f"{felt(point, names[0])}, nbdkit file {felt(point, 'nbdkit file').split(' ')[0]}"
+    wait = lambda point: f"{felt(point, names[0])} ({felt(point, 'nbdkit file').split(' ')[0]})"
     ours = [point for point in points if names[0] in point["values"] and "verify" not in point["name"]]
     rows = [[f"{point['name']}, {point['unit']}", *(median(point, name) for name in names), wait(point)] for point in ours]
-    return markdown(["load", *names, "a user waits"], rows)
+    return markdown(["load", *names, "a user waits (nbdkit file)"], rows)
 
 
 def contenders(results, script):
