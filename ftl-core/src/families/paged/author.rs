@@ -207,7 +207,7 @@ impl<C: MapCache> Policy for Cached<C> {
 
     fn evict(&mut self, pending: &Pending) -> Option<u32> {
         while let Some(lpn) = self.cache.evict() {
-            let is_dirty = pending.get(lpn.raw()).is_some();
+            let is_dirty = pending.has(lpn.raw());
             self.evictions.note(is_dirty);
             if is_dirty {
                 return Some(lpn.raw() / self.per_page);

@@ -176,7 +176,7 @@ impl Policy for Cmt {
             self.protected -= protected as u32;
             self.index.remove(&lpn);
             self.unused.push(slot);
-            let is_dirty = pending.get(lpn).is_some();
+            let is_dirty = pending.has(lpn);
             self.evictions.note(is_dirty);
             if is_dirty {
                 return Some(lpn / self.per_page);

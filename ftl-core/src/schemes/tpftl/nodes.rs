@@ -317,7 +317,7 @@ impl Policy for Nodes {
                 .by_use
                 .iter()
                 .map(|(_, lpn)| *lpn)
-                .find(|lpn| pending.get(*lpn).is_none());
+                .find(|lpn| !pending.has(*lpn));
             let (evicted, written) = match known {
                 Some(lpn) => (lpn, false),
                 None => {

@@ -54,9 +54,15 @@ impl Pending {
         (vtpn as usize, (lpn - vtpn * self.per_page) as u16)
     }
 
+    /// Returns whether a logical page has an entry.
+    #[inline]
+    pub(crate) fn has(&self, lpn: u32) -> bool {
+        self.present[lpn as usize / 64] >> (lpn % 64) & 1 == 1
+    }
+
     #[inline]
     pub(crate) fn get(&self, lpn: u32) -> Option<Entry> {
-        if self.present[lpn as usize / 64] >> (lpn % 64) & 1 == 0 {
+        if !self.has(lpn) {
             return None;
         }
         let (vtpn, index) = self.place(lpn);
