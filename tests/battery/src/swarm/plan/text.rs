@@ -149,7 +149,7 @@ mod tests {
         for (step, why) in [
             (
                 r#"{"wrote":[3,4]}"#,
-                "unknown variant `wrote`, expected one of `do`, `cut`,",
+                "unknown variant `wrote`, expected one of `do`, `batch`, `cut`,",
             ),
             (r#"{"do":{"write":{"lpn":3}}}"#, "missing field `count`"),
             (
