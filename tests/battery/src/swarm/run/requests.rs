@@ -61,6 +61,8 @@ impl<'p, W: World> Runner<'p, W> {
                 self.power_lost_in_request()
             }
             Err(Trouble::Refused(error)) => {
+                // A volume ends the batch here: it acknowledges the requests before this one.
+                self.end_batch()?;
                 written
                     .iter()
                     .for_each(|(lpn, value)| self.oracle.doubt(*lpn, *value));
