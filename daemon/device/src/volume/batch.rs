@@ -96,7 +96,7 @@ impl Volume {
         for mut member in members {
             let result = match member.is_done {
                 true => Ok(()),
-                // Executed one by one, each request gets its own error, and its own time.
+                // Executed one by one, each request gets its own error.
                 false => self.writable().and_then(|()| {
                     self.write_extents(&mut member.request, member.offset, member.data)
                 }),
@@ -121,6 +121,9 @@ impl Volume {
             core.ftl
                 .end_batch()
                 .inspect_err(|error| self.unlocked.note_failed(error))?;
+            if executed > 0 {
+                self.unlocked.note_accepted();
+            }
             Ok(executed)
         });
         let executed = outcome.unwrap_or(0);
@@ -152,7 +155,6 @@ impl Volume {
             if written.is_err() {
                 break;
             }
-            self.unlocked.note_accepted();
             executed += 1;
         }
         executed

@@ -114,11 +114,19 @@ thread_local! {
 /// Counters of the requests of some threads. A request may end on another thread than it began on,
 /// so a count of requests in flight has a meaning only as a sum, which wraps.
 #[derive(Debug, Default)]
-#[repr(align(128))]
 struct Cell {
-    in_flight: [AtomicU64; Op::COUNT],
-    ops: [OpCounter; Op::COUNT],
+    in_flight: InFlight,
+    ops: Ops,
 }
+
+/// Requests in flight. Every request reads them, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct InFlight([AtomicU64; Op::COUNT]);
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Ops([OpCounter; Op::COUNT]);
 
 /// Counters of all operations.
 #[derive(Debug, Default)]
@@ -184,21 +192,21 @@ impl HostCounters {
     /// Returns the counters of an operation in which this thread counts.
     #[inline]
     pub(super) fn own(&self, op: Op) -> &OpCounter {
-        &self.cells[OWN.with(|own| *own)].ops[op.index()]
+        &self.cells[OWN.with(|own| *own)].ops.0[op.index()]
     }
 
     /// Counts requests that begin.
     #[inline]
     pub(super) fn begin(&self, op: Op, requests: u64) {
         let cell = &self.cells[OWN.with(|own| *own)];
-        cell.in_flight[op.index()].fetch_add(requests, Relaxed);
+        cell.in_flight.0[op.index()].fetch_add(requests, Relaxed);
     }
 
     /// Counts requests that end.
     #[inline]
     pub(super) fn end(&self, op: Op, requests: u64) {
         let cell = &self.cells[OWN.with(|own| *own)];
-        cell.in_flight[op.index()].fetch_sub(requests, Relaxed);
+        cell.in_flight.0[op.index()].fetch_sub(requests, Relaxed);
     }
 
     /// Returns the cells in which threads count.
@@ -208,13 +216,13 @@ impl HostCounters {
     }
 
     fn in_flight(&self, op: Op) -> u64 {
-        let counts = self.used().iter().map(|cell| &cell.in_flight[op.index()]);
+        let counts = self.used().iter().map(|cell| &cell.in_flight.0[op.index()]);
         at_least_none(counts.fold(0, |sum, count| sum.wrapping_add(count.load(Relaxed))))
     }
 
     /// Returns the bytes of succeeded requests.
     pub(super) fn bytes(&self, op: Op) -> u64 {
-        let counters = self.used().iter().map(|cell| &cell.ops[op.index()]);
+        let counters = self.used().iter().map(|cell| &cell.ops.0[op.index()]);
         counters.map(|counter| counter.bytes.load(Relaxed)).sum()
     }
 
@@ -225,7 +233,7 @@ impl HostCounters {
         let of_flash = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
         at_least_none(self.used().iter().fold(0, |sum: u64, cell| {
             of_flash.iter().fold(sum, |sum, op| {
-                sum.wrapping_add(cell.in_flight[op.index()].load(Relaxed))
+                sum.wrapping_add(cell.in_flight.0[op.index()].load(Relaxed))
             })
         }))
     }
@@ -253,7 +261,7 @@ impl HostCounters {
             let of_op = &mut view.ops[op.index()];
             of_op.in_flight = self.in_flight(*op);
             for cell in self.used() {
-                cell.ops[op.index()].add_to(of_op);
+                cell.ops.0[op.index()].add_to(of_op);
             }
         }
         view

@@ -52,6 +52,9 @@ impl Known {
         contents: &Contents,
         found: &mut [Content],
     ) -> Result<(), Failure> {
+        if page.program >= MemStore::APART {
+            return contents.ids_of(page.data, found);
+        }
         let at = to_usize(page.program) * found.len();
         let at = at..at + found.len();
         if let Some(known) = self.0.read().get(at.clone()) {
@@ -285,9 +288,12 @@ impl<'a> Run<'a> {
                     let cut = *self.menu(change, op).get(index(outcome))?;
                     let chip = Chip::open(self.device.flash.profile, store.clone())
                         .expect("memory does not fail");
+                    let mut store = chip.cut_during(change, cut);
+                    // What its mount programs is not seen again.
+                    store.count_apart();
                     return Some(Dead {
                         device: self.device.clone(),
-                        store: chip.cut_during(change, cut),
+                        store,
                     });
                 }
                 *ops += 1;

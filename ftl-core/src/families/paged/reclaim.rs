@@ -20,6 +20,9 @@ use crate::int::{index, to_u32};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
+/// Mapping pages that are copied at once, at most.
+const RUN: usize = 32;
+
 impl<P: Policy> GarbageCollect for PagedFtl<P> {
     fn parts(&mut self) -> (&mut Space, &mut GcState) {
         (&mut self.space, &mut self.gc)
@@ -190,11 +193,12 @@ impl<P: Policy> PagedFtl<P> {
         Ok(to_u32(total))
     }
 
-    /// Returns the number of loaded pages from this one on, up to the first that is not valid any
-    /// more: `enforce_window` has just rewritten it.
+    /// Returns the number of loaded pages from this one on, at most [`RUN`], up to the first that is
+    /// not valid any more: `enforce_window` has just rewritten it.
     fn map_pages_from(&self, first: usize) -> Result<usize, FtlError> {
         let pages = &self.gc.pages;
-        for (i, from) in (first..).zip(&pages.from[first..]) {
+        let end = pages.from.len().min(first + RUN);
+        for (i, from) in (first..).zip(&pages.from[first..end]) {
             if !self.space.table.is_valid(*from) {
                 return Ok(i - first);
             }
@@ -214,7 +218,7 @@ impl<P: Policy> PagedFtl<P> {
                 )));
             }
         }
-        Ok(pages.from.len() - first)
+        Ok(end - first)
     }
 
     pub(super) fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {

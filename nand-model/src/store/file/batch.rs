@@ -3,7 +3,8 @@
 //! Invariants: the unwritten pages are one run of one block, the newest operations of the store;
 //! their numbers are published when they are written. Every other operation writes them first, so
 //! the file has a prefix of the operations at any instant. The outermost batch ends with no
-//! unwritten page, or with the host's error.
+//! unwritten page of its own, or with the host's error. A run that the host has refused waits for
+//! the next operation; batches without a program do not try it again.
 //!
 //! If the process dies in a batch, the unwritten pages are lost: no request of the batch was
 //! acknowledged, and the blocks that its copies came from are not erased.
@@ -25,6 +26,8 @@ const RUN_BYTES: usize = 128 << 10;
 pub(super) struct Batch {
     /// Batches that have begun and not ended.
     depth: u32,
+    /// Whether pages of the outermost one were kept.
+    has_kept: bool,
     /// The page behind the last program of this batch that was written by itself.
     next: Option<u32>,
     first: u32,
@@ -51,7 +54,7 @@ impl FileStore {
     #[inline]
     pub(super) fn begin_batch_of_programs(&mut self) {
         if self.batch.depth == 0 {
-            self.batch.next = None;
+            (self.batch.next, self.batch.has_kept) = (None, false);
         }
         self.batch.depth += 1;
     }
@@ -61,9 +64,9 @@ impl FileStore {
     pub(super) fn end_batch_of_programs(&mut self) -> io::Result<()> {
         debug_assert!(self.batch.depth > 0, "a batch ends that did not begin");
         self.batch.depth -= 1;
-        match self.batch.depth {
-            0 => self.write_batch(),
-            _ => Ok(()),
+        match self.batch.depth == 0 && self.batch.has_kept {
+            true => self.write_batch(),
+            false => Ok(()),
         }
     }
 
@@ -126,6 +129,7 @@ impl FileStore {
             &mut batch.records,
         );
         batch.count += count;
+        batch.has_kept = true;
         self.batch = batch;
     }
 

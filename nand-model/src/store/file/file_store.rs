@@ -99,7 +99,8 @@ impl FileStore {
             return Ok(());
         }
         self.write_batch()
-            .and_then(|()| self.write_table())
+            .map_err(|error| self.io_failure("write its newest pages", error))?;
+        self.write_table()
             .map_err(|error| self.io_failure("write its block table", error))?;
         self.sync
             .write_clean(true)

@@ -15,7 +15,8 @@
 //! - a record belongs to its slot's current life if and only if its number is above the first
 //!   number of that life. So a reused slot needs no clearing.
 //!
-//! If the process dies, everything is in the page cache and nothing is lost. If the host fails, the
+//! If the process dies, everything is in the page cache but pages that a batch keeps, which nobody
+//! acknowledged (`batch.rs`). If the host fails, the
 //! disk has any subset of the writes since the last sync. [`FileStore::open`] keeps the longest
 //! unbroken sequence of operations and undoes the rest. The result is that of a power cut at an
 //! earlier operation. docs/FORMAT.md has the proof.

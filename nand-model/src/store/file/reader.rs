@@ -170,7 +170,10 @@ impl PageReader {
                 disk.prefetch(self.layout.data_at(slot, page + 1));
             }
             let found = match (is_mapped, known) {
-                (true, false) => disk.read_mapped(at, data),
+                (true, false) => disk
+                    .read_mapped(at, data)
+                    // The map may have lost a page.
+                    .or_else(|| disk.read_at(at, data).ok().map(|()| crc32c(data))),
                 (true, true) => disk.read_at(at, data).ok().map(|()| 0),
                 (false, _) => Some(crc32c(data)),
             };

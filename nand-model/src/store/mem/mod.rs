@@ -45,6 +45,15 @@ pub struct MemStore {
 }
 
 impl MemStore {
+    /// First number of programs of stores that count apart.
+    pub const APART: u64 = 1 << 63;
+
+    /// Numbers later programs from [`MemStore::APART`] on, apart from those of its clones: they are
+    /// not told from the programs of another store that does so.
+    pub fn count_apart(&mut self) {
+        self.programs = Arc::new(AtomicU64::new(Self::APART));
+    }
+
     /// An erased store of this shape.
     pub fn new(geometry: Geometry) -> Self {
         let blank = Arc::new(Pages::blank(geometry.block_pages()));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// A programmed page.
 #[derive(Clone, Copy, Debug)]
 pub struct MemPage<'a> {
-    /// Number of its program: no other one of this store or of a clone has it.
+    /// Number of its program: below [`MemStore::APART`](super::MemStore::APART), no other one of
+    /// this store or of a clone has it.
     pub program: u64,
     /// Its data.
     pub data: &'a [u8],

@@ -98,8 +98,8 @@ impl Pending {
         self.lists[vtpn as usize].since()
     }
 
-    /// Iterates over the dirty entries of a mapping page, in an order that only changes of them
-    /// change.
+    /// Iterates over the dirty entries of a mapping page, in an order that lasts until the next
+    /// addition or removal.
     pub(crate) fn changes(&self, vtpn: u32) -> impl Iterator<Item = Change> {
         self.lists[vtpn as usize].changes()
     }
