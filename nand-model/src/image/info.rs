@@ -3,7 +3,7 @@
 use crate::profile::Profile;
 
 /// The version this build reads and writes.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 
 /// Maximum number of shards of a device.
 pub const SHARDS_MAX: u32 = 16;

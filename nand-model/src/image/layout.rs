@@ -7,10 +7,16 @@
 //! 8192     block table: one 64-byte entry per block
 //! ...      program counts: one byte per page, valid after a clean close only
 //! ...      seal map: sectors of 512 bytes, one bit per slot
-//! ...      slots, each: slot header, page records, padding to 4 KiB, data pages, padding to 4 KiB
+//! ...      slot headers: one of 64 bytes per slot
+//! ...      records of slot after slot, each slot's padded to 4 KiB
+//! ...      data pages of slot after slot, each slot's padded to 4 KiB
 //! ```
+//!
+//! What a start reads lies together: headers are read at once, records one slot after the other.
+//! Data pages begin at a multiple of [`DATA_ALIGN`], so that large writes fill large folios of the
+//! page cache.
 
-use super::record::{CORE_BYTES, HINT_HEAD_BYTES, TABLE_ENTRY_BYTES};
+use super::record::{CORE_BYTES, HINT_HEAD_BYTES, SLOT_HEADER_BYTES, TABLE_ENTRY_BYTES};
 use super::seal::{SEAL_SECTOR_BYTES, SealSector};
 use crate::convert::{index, to_u64, to_usize};
 use crate::geometry::Geometry;
@@ -25,6 +31,8 @@ pub(crate) const COPY_BYTES: usize = PAGE_LEN;
 /// Smallest write that a host crash leaves intact; no slot header, record core or table entry
 /// crosses a multiple of it.
 const SECTOR: u64 = 512;
+/// Alignment of the data pages, unless a slot has fewer: the largest request of the kernel.
+const DATA_ALIGN: u64 = 128 << 10;
 
 /// The offsets of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +45,11 @@ pub(crate) struct Layout {
     pub(crate) slots: u32,
     counts_at: u64,
     seals_at: u64,
-    slots_at: u64,
-    meta_bytes: u64,
-    slot_bytes: u64,
+    headers_at: u64,
+    records_at: u64,
+    data_at: u64,
+    records_bytes: u64,
+    data_bytes: u64,
     pub(crate) file_bytes: u64,
 }
 
@@ -56,28 +66,44 @@ impl Layout {
         let record_bytes = record_bytes(u64::from(geometry.oob_bytes), hints);
         let pages = u64::from(geometry.pages_per_block);
         // The factors are bounded by `validate`: one slot stays far below 2^40 bytes.
-        let meta_bytes = (SECTOR + pages * record_bytes).next_multiple_of(PAGE);
-        let slot_bytes =
-            meta_bytes + (pages * u64::from(geometry.page_bytes)).next_multiple_of(PAGE);
+        let records_bytes = (pages * record_bytes).next_multiple_of(PAGE);
+        let data_bytes = (pages * u64::from(geometry.page_bytes)).next_multiple_of(PAGE);
         let counts_at =
             2 * PAGE + (to_u64(geometry.block_slots() * TABLE_ENTRY_BYTES)).next_multiple_of(PAGE);
         let seals_at = counts_at + geometry.pages().next_multiple_of(PAGE);
         let seal_bytes = to_u64(seal_sectors(slots) * SEAL_SECTOR_BYTES);
-        let slots_at = seals_at + seal_bytes.next_multiple_of(PAGE);
-        let file_bytes = u64::from(slots)
-            .checked_mul(slot_bytes)
-            .and_then(|all| all.checked_add(slots_at));
-        let file_bytes = file_bytes
-            .filter(|&all| i64::try_from(all).is_ok())
-            .ok_or_else(too_large)?;
+        let headers_at = seals_at + seal_bytes.next_multiple_of(PAGE);
+        let header_bytes = u64::from(slots) * to_u64(SLOT_HEADER_BYTES);
+        let records_at = headers_at + header_bytes.next_multiple_of(PAGE);
+        let align = data_bytes.next_power_of_two().min(DATA_ALIGN);
+        let ends = || {
+            let data_at = u64::from(slots).checked_mul(records_bytes)?;
+            let data_at = (data_at.checked_add(records_at)?).checked_next_multiple_of(align)?;
+            let end = u64::from(slots).checked_mul(data_bytes)?;
+            // The next part begins there.
+            let end = (end.checked_add(data_at)?).checked_next_multiple_of(align)?;
+            Some((data_at, end)).filter(|_| i64::try_from(end).is_ok())
+        };
+        let (data_at, file_bytes) = ends().ok_or_else(too_large)?;
         debug_assert!(
-            [counts_at, seals_at, slots_at, meta_bytes, slot_bytes]
-                .iter()
-                .all(|at| at.is_multiple_of(PAGE)),
+            [
+                counts_at,
+                seals_at,
+                headers_at,
+                records_at,
+                data_at,
+                records_bytes,
+                data_bytes
+            ]
+            .iter()
+            .all(|at| at.is_multiple_of(PAGE)),
             "areas begin at pages of the host"
         );
         debug_assert!(
-            counts_at < seals_at && seals_at < slots_at && slots_at < file_bytes,
+            [
+                counts_at, seals_at, headers_at, records_at, data_at, file_bytes
+            ]
+            .is_sorted(),
             "areas follow one another"
         );
         let record_bytes = to_usize(record_bytes);
@@ -88,9 +114,11 @@ impl Layout {
             slots,
             counts_at,
             seals_at,
-            slots_at,
-            meta_bytes,
-            slot_bytes,
+            headers_at,
+            records_at,
+            data_at,
+            records_bytes,
+            data_bytes,
             file_bytes,
         })
     }
@@ -144,9 +172,16 @@ impl Layout {
     }
 
     #[inline]
-    pub(crate) fn slot_at(&self, slot: u32) -> u64 {
+    pub(crate) fn slot_header_at(&self, slot: u32) -> u64 {
         debug_assert!(slot <= self.slots, "slot {slot} of {}", self.slots);
-        self.slots_at + u64::from(slot) * self.slot_bytes
+        self.headers_at + u64::from(slot) * to_u64(SLOT_HEADER_BYTES)
+    }
+
+    /// The records of a slot: where they begin. They have [`Layout::records_bytes`].
+    #[inline]
+    pub(crate) fn records_at(&self, slot: u32) -> u64 {
+        debug_assert!(slot <= self.slots, "slot {slot} of {}", self.slots);
+        self.records_at + u64::from(slot) * self.records_bytes
     }
 
     #[inline]
@@ -155,7 +190,7 @@ impl Layout {
             page < self.geometry.pages_per_block,
             "no record of page {page}"
         );
-        self.slot_at(slot) + SECTOR + to_u64(index(page) * self.record_bytes)
+        self.records_at(slot) + to_u64(index(page) * self.record_bytes)
     }
 
     #[inline]
@@ -164,22 +199,25 @@ impl Layout {
             page < self.geometry.pages_per_block,
             "no data of page {page}"
         );
-        self.slot_at(slot) + self.meta_bytes + u64::from(page) * u64::from(self.geometry.page_bytes)
+        debug_assert!(slot <= self.slots, "slot {slot} of {}", self.slots);
+        self.data_at
+            + u64::from(slot) * self.data_bytes
+            + u64::from(page) * u64::from(self.geometry.page_bytes)
     }
 
-    /// Slot header and records: from [`Layout::slot_at`], in bytes.
-    pub(crate) fn meta_bytes(&self) -> usize {
-        to_usize(self.meta_bytes)
+    pub(crate) fn records_bytes(&self) -> usize {
+        to_usize(self.records_bytes)
     }
 
-    pub(crate) fn slot_bytes(&self) -> u64 {
-        self.slot_bytes
+    /// The data pages of a slot, in bytes from that of page 0 on.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.data_bytes
     }
 
-    /// The record of a page inside the bytes of [`Layout::meta_bytes`].
-    pub(crate) fn record_in<'m>(&self, meta: &'m [u8], page: usize) -> &'m [u8] {
-        debug_assert_eq!(meta.len(), self.meta_bytes(), "a slot's header and records");
-        &meta[to_usize(SECTOR) + page * self.record_bytes..][..self.record_bytes]
+    /// The record of a page inside all records of its slot.
+    pub(crate) fn record_in<'m>(&self, records: &'m [u8], page: usize) -> &'m [u8] {
+        debug_assert_eq!(records.len(), self.records_bytes(), "a slot's records");
+        &records[page * self.record_bytes..][..self.record_bytes]
     }
 }
 
@@ -220,13 +258,24 @@ mod tests {
             assert!(layout.entry_at(100) <= layout.counts_at(0));
             assert!(layout.counts_at(100) <= layout.seal_sector_at(0));
             let last_sector = layout.seal_sectors() - 1;
-            assert!(layout.seal_sector_at(last_sector) < layout.slot_at(0));
-            assert_eq!(layout.slot_at(1) % PAGE, 0);
-            assert!(layout.record_at(0, last) + layout.record_bytes as u64 <= layout.data_at(0, 0));
-            assert!(
-                layout.data_at(0, last) + layout.geometry.page_bytes as u64 <= layout.slot_at(1)
+            assert!(layout.seal_sector_at(last_sector) < layout.slot_header_at(0));
+            assert!(layout.slot_header_at(116) <= layout.records_at(0));
+            assert_eq!(
+                (layout.records_at(1) % PAGE, layout.data_at(1, 0) % PAGE),
+                (0, 0)
             );
-            assert_eq!(layout.slot_at(116), layout.file_bytes);
+            let (record, page) = (
+                layout.record_bytes as u64,
+                layout.geometry.page_bytes as u64,
+            );
+            assert!(layout.record_at(0, last) + record <= layout.record_at(1, 0));
+            assert!(layout.record_at(115, last) + record <= layout.data_at(0, 0));
+            assert!(layout.data_at(0, last) + page <= layout.data_at(1, 0));
+            assert!(layout.data_at(115, last) + page <= layout.file_bytes);
+            if layout.data_bytes() >= DATA_ALIGN {
+                let ends = [layout.data_at(0, 0), layout.file_bytes];
+                assert_eq!(ends.map(|at| at % DATA_ALIGN), [0, 0], "{}", profile.name);
+            }
             for page in 0..=last {
                 let at = layout.record_at(3, page);
                 assert_eq!(

@@ -41,8 +41,8 @@ impl FileStore {
             for next in self.scan.announced.max(block + 1)..end {
                 let slot = self.blocks[next].slot;
                 if let Some(slot) = slot.filter(|_| !self.counts.is_blank(next)) {
-                    let bytes = to_u64(self.layout.meta_bytes());
-                    self.disk.will_read(self.layout.slot_at(slot), bytes);
+                    let bytes = to_u64(self.layout.records_bytes());
+                    self.disk.will_read(self.layout.records_at(slot), bytes);
                 }
             }
             self.scan.announced = end.max(self.scan.announced);

@@ -9,8 +9,8 @@
 
 use super::file_store::{Block, FileStore};
 use super::pins::Pins;
-use crate::convert::{index, to_u32};
-use crate::image::{PAGE, SLOT_HEADER_BYTES, SlotHeader};
+use crate::convert::{index, to_u32, to_u64};
+use crate::image::{SLOT_HEADER_BYTES, SlotHeader};
 use crate::store::contents::BlockFacts;
 use std::collections::VecDeque;
 use std::io;
@@ -90,8 +90,7 @@ impl FileStore {
         let mut done = 0;
         while done < max && self.slots.used.len() > reserve {
             let slot = self.slots.used[0];
-            self.disk
-                .punch(self.layout.slot_at(slot), self.layout.slot_bytes())?;
+            self.punch_slot(slot)?;
             self.slots.used.pop_front();
             self.slots.blank.push(slot);
             self.slots.roomy[index(slot)] = false;
@@ -105,9 +104,8 @@ impl FileStore {
         Ok(done)
     }
 
-    /// Releases an erased block's slot behind the page of its header, which still has the space of
-    /// its former life. Skips blocks erased since the last complete pass, because they are likely
-    /// to be written soon.
+    /// Releases the space of slots of erased blocks, which have it from their former lives. Skips
+    /// blocks erased since the last complete pass, because they are likely to be written soon.
     fn trim_erased_blocks(
         &mut self,
         max: usize,
@@ -130,15 +128,22 @@ impl FileStore {
         idle.truncate(idle.len().saturating_sub(reserve));
         idle.retain(|&(erase_seq, _)| erase_seq <= limit);
         for &(_, slot) in idle.iter().take(max) {
-            let at = self.layout.slot_at(slot);
-            self.disk
-                .punch(at + PAGE, self.layout.slot_bytes() - PAGE)?;
+            self.punch_slot(slot)?;
             self.slots.roomy[index(slot)] = false;
         }
         if idle.len() <= max {
             self.trimmed_seq = self.sync.last_seq();
         }
         Ok(idle.len().min(max))
+    }
+
+    /// Releases the space of a slot's records and data.
+    fn punch_slot(&self, slot: u32) -> io::Result<()> {
+        let layout = &self.layout;
+        let records_bytes = to_u64(layout.records_bytes());
+        self.disk.punch(layout.records_at(slot), records_bytes)?;
+        self.disk
+            .punch(layout.data_at(slot, 0), layout.data_bytes())
     }
 
     /// Moves a block into a free slot: one operation.
@@ -197,7 +202,7 @@ impl FileStore {
         header: &SlotHeader,
         old: Option<SlotHeader>,
     ) -> io::Result<()> {
-        let at = self.layout.slot_at(slot);
+        let at = self.layout.slot_header_at(slot);
         let Err(failed) = self.disk.write_at(at, &header.encode(slot)) else {
             return Ok(());
         };

@@ -95,7 +95,7 @@ fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
             ..head
         },
     ] {
-        refused(&unclean, layout.slot_at(slot), &wrong.encode(slot));
+        refused(&unclean, layout.slot_header_at(slot), &wrong.encode(slot));
     }
-    refused(&unclean, layout.slot_at(slot), &[1]);
+    refused(&unclean, layout.slot_header_at(slot), &[1]);
 }

@@ -51,7 +51,7 @@ pub(super) fn read_in_threads<T: Send>(
     })
 }
 
-/// Reads the beginnings of slots in ascending order. If the disk is slow, it gets several places to
+/// Reads the records of slots in ascending order. If the disk is slow, it gets several places to
 /// read at once.
 pub(super) struct Ahead {
     slots: Range<u32>,
@@ -65,7 +65,7 @@ impl Ahead {
         Ahead { slots, announced }
     }
 
-    /// Fills `bytes` from the beginning of a slot. `is_wanted` tells which slots will be read, too.
+    /// Fills `bytes` from the first record of a slot on. `is_wanted` tells which slots will be read, too.
     pub(super) fn read(
         &mut self,
         opener: &Opener<'_>,
@@ -74,7 +74,7 @@ impl Ahead {
         is_wanted: impl Fn(u32) -> bool,
     ) -> Result<(), ImageError> {
         let begun = Instant::now();
-        opener.read(opener.layout.slot_at(slot), bytes)?;
+        opener.read(opener.layout.records_at(slot), bytes)?;
         if begun.elapsed() >= SLOW {
             let places = (AHEAD_BYTES / bytes.len()).clamp(1, AHEAD_PLACES);
             let next = self.announced.max(slot + 1)..self.slots.end.max(slot + 1);
@@ -84,9 +84,8 @@ impl Ahead {
                 .filter(|slot| is_wanted(*slot))
                 .take(places)
             {
-                opener
-                    .disk
-                    .will_read(opener.layout.slot_at(slot), to_u64(bytes.len()));
+                let at = opener.layout.records_at(slot);
+                opener.disk.will_read(at, to_u64(bytes.len()));
                 self.announced = slot + 1;
             }
         }

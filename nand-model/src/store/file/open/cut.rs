@@ -2,12 +2,14 @@
 //! file.
 //!
 //! Invariants: operations at or below the synced number are not searched for, because they are on
-//! the disk. This module only reads, so after an interrupted open the next one finds the same cut.
+//! the disk. The records of a slot whose life has ended are read all the same: a host crash can undo
+//! the header of its next life and keep records of that. This module only reads, so after an
+//! interrupted open the next one finds the same cut.
 
 use super::ahead::{Ahead, read_in_threads};
 use super::found::{BlockPages, Found};
 use super::holes::Holes;
-use super::opener::{Meta, Opener};
+use super::opener::{Opener, Records};
 use crate::convert::{index, to_u32, to_u64, to_usize};
 use crate::image::{CORE_BYTES, ImageError, SlotHeader};
 use crate::store::file::seals::FoundSeals;
@@ -112,19 +114,27 @@ impl Opener<'_> {
         reading: &Reading<'_>,
     ) -> Result<Vec<SlotRead>, ImageError> {
         let synced_seq = reading.synced_seq;
-        let meta_bytes = to_u64(self.layout.meta_bytes());
+        let bytes_of_slot = to_u64(self.layout.records_bytes());
         let is_wanted = |slot| !reading.seals.is_sealed(slot);
         let (mut holes, mut ahead) = (Holes::new(self.disk), Ahead::new(slots.clone()));
-        let (mut meta, mut data) = (Meta::default(), Vec::new());
+        let (mut records, mut data) = (Records::default(), Vec::new());
         let mut found = Vec::new();
         for slot in slots.filter(|slot| is_wanted(*slot)) {
-            let head = reading.heads[index(slot)];
-            if head.is_none() && holes.is_hole(self.layout.slot_at(slot), meta_bytes) {
+            let is_certain = reading.is_certain[index(slot)];
+            let head_of_block = reading.heads[index(slot)].filter(|_| is_certain);
+            if holes.is_hole(self.layout.records_at(slot), bytes_of_slot) {
+                // Without a record, the pages of a block are blank.
+                found.extend(head_of_block.map(|head| SlotRead {
+                    slot,
+                    newest: 0,
+                    whole: Vec::new(),
+                    pages: Some(BlockPages::blank(index(head.block), self.layout.pages())),
+                }));
                 continue;
             }
             let read = |bytes: &mut [u8]| ahead.read(self, slot, bytes, is_wanted);
-            self.read_meta_with(slot, &mut meta, read)?;
-            let numbers = meta.cores.iter().flatten().map(|core| core.seq);
+            self.read_records_with(slot, &mut records, read)?;
+            let numbers = records.cores.iter().flatten().map(|core| core.seq);
             let mut read = SlotRead {
                 slot,
                 newest: numbers.max().unwrap_or(0),
@@ -133,13 +143,13 @@ impl Opener<'_> {
             };
             if read.newest > synced_seq {
                 if !reading.trust_synced_only {
-                    for pages in meta.late_runs(synced_seq) {
-                        self.note_whole(pages, &meta, &mut data, &mut read.whole)?;
+                    for pages in records.late_runs(synced_seq) {
+                        self.note_whole(pages, &records, &mut data, &mut read.whole)?;
                     }
                 }
-            } else if let Some(head) = head.filter(|_| reading.is_certain[index(slot)]) {
-                read.pages =
-                    Some(self.collect(index(head.block), head.erase_seq, synced_seq, &meta));
+            } else if let Some(head) = head_of_block {
+                let block = index(head.block);
+                read.pages = Some(self.collect(block, head.erase_seq, synced_seq, &records));
             }
             found.push(read);
         }
@@ -169,18 +179,19 @@ impl Opener<'_> {
     fn note_whole(
         &self,
         pages: Range<usize>,
-        meta: &Meta,
+        records: &Records,
         data: &mut Vec<u8>,
         whole: &mut Vec<u64>,
     ) -> Result<(), ImageError> {
         let geometry = self.layout.geometry;
         debug_assert!(pages.end <= self.layout.pages(), "pages beyond their block");
         data.resize(pages.len() * geometry.page_len(), 0);
-        self.read(self.layout.data_at(meta.slot, to_u32(pages.start)), data)?;
+        let at = self.layout.data_at(records.slot, to_u32(pages.start));
+        self.read(at, data)?;
         for (page, data) in pages.zip(data.chunks_exact(geometry.page_len())) {
-            let record = self.layout.record_in(&meta.bytes, page);
+            let record = self.layout.record_in(&records.bytes, page);
             let oob = &record[CORE_BYTES..][..geometry.oob_len()];
-            if let Some(core) = meta.cores[page]
+            if let Some(core) = records.cores[page]
                 && crc32c(oob) == core.oob_check
                 && crc32c(data) == core.data_check
             {

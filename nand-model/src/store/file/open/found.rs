@@ -32,6 +32,17 @@ pub(super) struct BlockPages {
     pub(super) void_marks: Vec<u64>,
 }
 
+impl BlockPages {
+    /// Those of a block without a programmed page.
+    pub(super) fn blank(block: usize, pages: usize) -> BlockPages {
+        BlockPages {
+            block,
+            counts: vec![0; pages],
+            ..BlockPages::default()
+        }
+    }
+}
+
 impl Found {
     pub(super) fn adopt(&mut self, pages: BlockPages) {
         self.counts.set(pages.block, &pages.counts);

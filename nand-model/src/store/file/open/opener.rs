@@ -12,16 +12,16 @@ use std::path::Path;
 /// Pages whose data is read at once: few calls, and their bytes stay in the processor's cache.
 const GROUP_PAGES: usize = 32;
 
-/// Slot header and records of one slot. One buffer serves one slot after another.
+/// Records of one slot. One buffer serves one slot after another.
 #[derive(Default)]
-pub(super) struct Meta {
+pub(super) struct Records {
     pub(super) slot: u32,
     pub(super) bytes: Vec<u8>,
     /// By page; `None` if no record is valid there.
     pub(super) cores: Vec<Option<Core>>,
 }
 
-impl Meta {
+impl Records {
     /// The pages of operations beyond the synced number, as runs of at most [`GROUP_PAGES`].
     pub(super) fn late_runs(&self, synced_seq: u64) -> impl Iterator<Item = Range<usize>> {
         let is_late =
@@ -47,28 +47,33 @@ pub(super) struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// Reads slot header and records of a slot.
-    pub(super) fn read_meta(&self, slot: u32, meta: &mut Meta) -> Result<(), ImageError> {
-        self.read_meta_with(slot, meta, |bytes| {
-            self.read(self.layout.slot_at(slot), bytes)
+    /// Reads the records of a slot.
+    pub(super) fn read_records(&self, slot: u32, records: &mut Records) -> Result<(), ImageError> {
+        self.read_records_with(slot, records, |bytes| {
+            self.read(self.layout.records_at(slot), bytes)
         })
     }
 
-    /// As [`Opener::read_meta`]; `read` reads the bytes.
-    pub(super) fn read_meta_with(
+    /// As [`Opener::read_records`]; `read` reads the bytes.
+    pub(super) fn read_records_with(
         &self,
         slot: u32,
-        meta: &mut Meta,
+        records: &mut Records,
         read: impl FnOnce(&mut [u8]) -> Result<(), ImageError>,
     ) -> Result<(), ImageError> {
-        meta.slot = slot;
-        meta.bytes.resize(self.layout.meta_bytes(), 0);
-        read(&mut meta.bytes)?;
-        meta.cores.clear();
-        meta.cores.extend((0..self.layout.pages()).map(|page| {
-            let record = self.layout.record_in(&meta.bytes, page);
-            Core::decode(slot, to_u32(page), record)
-        }));
+        let Records {
+            slot: own,
+            bytes,
+            cores,
+        } = records;
+        *own = slot;
+        bytes.resize(self.layout.records_bytes(), 0);
+        read(bytes)?;
+        cores.clear();
+        cores.extend(
+            (0..self.layout.pages())
+                .map(|page| Core::decode(slot, to_u32(page), self.layout.record_in(bytes, page))),
+        );
         Ok(())
     }
 

@@ -4,15 +4,12 @@
 //! is; nothing at or below the cut changes. After an interrupted recovery the next one finds the
 //! same cut.
 
-use super::ahead::{Ahead, read_in_threads};
 use super::found::{ERASES_MAX, Found};
-use super::holes::Holes;
-use super::opener::{Meta, Opener, damaged};
+use super::opener::{Opener, Records, damaged};
 use super::report::OpenReport;
 use crate::convert::{index, to_u64};
 use crate::image::{CORE_BYTES, Header, ImageError, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader};
 use crate::store::file::file_store::Block;
-use std::ops::Range;
 
 impl Opener<'_> {
     /// Recovers an image after an unclean stop: see the module's header. Leaves `header` with the
@@ -78,11 +75,11 @@ impl Opener<'_> {
                 if pass.late[index(slot)] || head.is_some_and(|head| head.erase_seq > synced_seq) {
                     self.rewrite_late(slot, synced_seq)?;
                 } else if rewrites_all {
-                    self.rewrite_meta(slot)?;
+                    self.rewrite_slot(slot)?;
                 }
             }
         }
-        let (mut meta, all_programmed) = (Meta::default(), vec![1; self.layout.pages()]);
+        let (mut records, all_programmed) = (Records::default(), vec![1; self.layout.pages()]);
         for block in 0..found.blocks.len() {
             let Block {
                 slot, erase_seq, ..
@@ -90,8 +87,8 @@ impl Opener<'_> {
             match slot {
                 Some(slot) if seals.is_sealed(slot) => found.counts.set(block, &all_programmed),
                 Some(slot) if !pass.collected[index(slot)] => {
-                    self.read_meta(slot, &mut meta)?;
-                    found.adopt(self.collect(block, erase_seq, cut, &meta));
+                    self.read_records(slot, &mut records)?;
+                    found.adopt(self.collect(block, erase_seq, cut, &records));
                 }
                 _ => {}
             }
@@ -102,41 +99,27 @@ impl Opener<'_> {
     }
 
     fn read_heads(&self) -> Result<Vec<Option<SlotHeader>>, ImageError> {
-        read_in_threads(self.layout.slots, |slots| self.read_heads_of(slots))
+        let mut bytes = vec![0; index(self.layout.slots) * SLOT_HEADER_BYTES];
+        self.read(self.layout.slot_header_at(0), &mut bytes)?;
+        let all = (0..).zip(bytes.chunks_exact(SLOT_HEADER_BYTES));
+        all.map(|(slot, bytes)| self.decode_head(slot, bytes))
+            .collect()
     }
 
-    fn read_heads_of(&self, slots: Range<u32>) -> Result<Vec<Option<SlotHeader>>, ImageError> {
-        let mut heads = Vec::with_capacity(slots.len());
-        let mut holes = Holes::new(self.disk);
-        let mut ahead = Ahead::new(slots.clone());
-        let mut bytes = [0; SLOT_HEADER_BYTES];
-        for slot in slots {
-            let at = self.layout.slot_at(slot);
-            if holes.is_known(at, to_u64(bytes.len())) {
-                heads.push(None);
-                continue;
-            }
-            ahead.read(self, slot, &mut bytes, |_| true)?;
-            let head =
-                SlotHeader::decode(slot, &bytes).map_err(|reason| damaged(self.path, reason))?;
-            if let Some(head) = head {
-                let sane = head.block < self.layout.geometry.blocks
-                    && head.erase_count <= ERASES_MAX
-                    && (1..=SEQ_MAX).contains(&head.erase_seq);
-                if !sane {
-                    return Err(damaged(
-                        self.path,
-                        format!("header of slot {slot} has impossible values"),
-                    ));
-                }
-            }
-            if head.is_none() {
-                // Slots without space mostly follow one another.
-                holes.is_hole(at, to_u64(bytes.len()));
-            }
-            heads.push(head);
+    fn decode_head(&self, slot: u32, bytes: &[u8]) -> Result<Option<SlotHeader>, ImageError> {
+        let head = SlotHeader::decode(slot, bytes).map_err(|reason| damaged(self.path, reason))?;
+        let is_sane = head.is_none_or(|head| {
+            head.block < self.layout.geometry.blocks
+                && head.erase_count <= ERASES_MAX
+                && (1..=SEQ_MAX).contains(&head.erase_seq)
+        });
+        if !is_sane {
+            return Err(damaged(
+                self.path,
+                format!("header of slot {slot} has impossible values"),
+            ));
         }
-        Ok(heads)
+        Ok(head)
     }
 
     /// Location and length of the record or header of an operation beyond the cut: their numbers
@@ -148,15 +131,15 @@ impl Opener<'_> {
         late: &[bool],
     ) -> Result<Vec<(u64, usize)>, ImageError> {
         assert_eq!(heads.len(), late.len(), "a header and a flag for each slot");
-        let (mut places, mut meta) = (Vec::new(), Meta::default());
+        let (mut places, mut records) = (Vec::new(), Records::default());
         for ((slot, head), late) in (0..).zip(heads).zip(late) {
             if head.is_some_and(|head| head.erase_seq > cut) {
-                places.push((self.layout.slot_at(slot), SLOT_HEADER_BYTES));
+                places.push((self.layout.slot_header_at(slot), SLOT_HEADER_BYTES));
             }
             if *late {
-                self.read_meta(slot, &mut meta)?;
+                self.read_records(slot, &mut records)?;
                 let gone = (0..self.layout.geometry.pages_per_block)
-                    .filter(|page| meta.cores[index(*page)].is_some_and(|core| core.seq > cut));
+                    .filter(|page| records.cores[index(*page)].is_some_and(|core| core.seq > cut));
                 places.extend(gone.map(|page| (self.layout.record_at(slot, page), CORE_BYTES)));
             }
         }

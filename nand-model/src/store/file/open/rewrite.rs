@@ -5,9 +5,9 @@
 //! nothing.
 
 use super::holes::Holes;
-use super::opener::{Meta, Opener, io_error};
+use super::opener::{Opener, Records, io_error};
 use crate::convert::{to_u32, to_u64};
-use crate::image::ImageError;
+use crate::image::{ImageError, SLOT_HEADER_BYTES};
 
 impl Opener<'_> {
     pub(super) fn rewrite_table(&self) -> Result<(), ImageError> {
@@ -19,29 +19,37 @@ impl Opener<'_> {
 
     /// Writes a slot's header and records again unchanged. A hole is skipped: the content of a free
     /// slot before its punch belongs to lives that ended at or below the synced number.
-    pub(super) fn rewrite_meta(&self, slot: u32) -> Result<(), ImageError> {
-        let (at, meta_bytes) = (self.layout.slot_at(slot), to_u64(self.layout.meta_bytes()));
-        if Holes::new(self.disk).is_hole(at, meta_bytes) {
+    pub(super) fn rewrite_slot(&self, slot: u32) -> Result<(), ImageError> {
+        self.rewrite_header_of(slot)?;
+        let (at, bytes) = (self.layout.records_at(slot), self.layout.records_bytes());
+        if Holes::new(self.disk).is_hole(at, to_u64(bytes)) {
             return Ok(());
         }
-        let mut meta = Meta::default();
-        self.read_meta(slot, &mut meta)?;
-        self.write_again(at, &meta.bytes)
+        let mut records = Records::default();
+        self.read_records(slot, &mut records)?;
+        self.write_again(at, &records.bytes)
     }
 
     /// Writes the pages of operations beyond the synced number again unchanged, then header and
     /// records.
     pub(super) fn rewrite_late(&self, slot: u32, synced_seq: u64) -> Result<(), ImageError> {
-        let mut meta = Meta::default();
-        self.read_meta(slot, &mut meta)?;
+        let mut records = Records::default();
+        self.read_records(slot, &mut records)?;
         let mut data = Vec::new();
-        for pages in meta.late_runs(synced_seq) {
+        for pages in records.late_runs(synced_seq) {
             data.resize(pages.len() * self.layout.geometry.page_len(), 0);
             let at = self.layout.data_at(slot, to_u32(pages.start));
             self.read(at, &mut data)?;
             self.write_again(at, &data)?;
         }
-        self.write_again(self.layout.slot_at(slot), &meta.bytes)
+        self.rewrite_header_of(slot)?;
+        self.write_again(self.layout.records_at(slot), &records.bytes)
+    }
+
+    fn rewrite_header_of(&self, slot: u32) -> Result<(), ImageError> {
+        let (at, mut bytes) = (self.layout.slot_header_at(slot), [0; SLOT_HEADER_BYTES]);
+        self.read(at, &mut bytes)?;
+        self.write_again(at, &bytes)
     }
 
     /// Writes bytes that the file already contains: a partial write changes nothing.

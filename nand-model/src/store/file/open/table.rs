@@ -6,7 +6,7 @@
 
 use super::found::{BlockPages, ERASES_MAX, Found};
 use super::holes::Holes;
-use super::opener::{Meta, Opener, damaged};
+use super::opener::{Opener, Records, damaged};
 use crate::addr::Pbn;
 use crate::convert::{index, to_u32, to_u64};
 use crate::image::{Hint, ImageError, Mark, TABLE_ENTRY_BYTES, TableEntry, is_zero};
@@ -18,7 +18,7 @@ impl Opener<'_> {
     /// Reads a clean image from its table alone.
     pub(super) fn read_table(&self, synced_seq: u64) -> Result<Found, ImageError> {
         let mut found = Found::new(self.layout, self.info);
-        let (mut counts, mut meta) = (vec![0; self.layout.pages()], Meta::default());
+        let (mut counts, mut records) = (vec![0; self.layout.pages()], Records::default());
         for (block, entry) in self.read_entries()?.into_iter().enumerate() {
             self.read(self.layout.counts_at(block), &mut counts)?;
             let bad_count = counts.iter().any(|&n| n > self.info.profile.nop);
@@ -47,8 +47,8 @@ impl Opener<'_> {
                 erase_seq: entry.erase_seq,
             };
             if let Some(slot) = entry.slot.filter(|_| entry.marked) {
-                self.read_meta(slot, &mut meta)?;
-                found.adopt(self.collect(block, entry.erase_seq, synced_seq, &meta));
+                self.read_records(slot, &mut records)?;
+                found.adopt(self.collect(block, entry.erase_seq, synced_seq, &records));
             }
         }
         self.clear_void_marks(&found)?;
@@ -72,20 +72,16 @@ impl Opener<'_> {
         block: usize,
         erase_seq: u64,
         cut: u64,
-        meta: &Meta,
+        records: &Records,
     ) -> BlockPages {
         let mut marks = Vec::new();
-        let mut found = BlockPages {
-            block,
-            counts: vec![0; self.layout.pages()],
-            ..BlockPages::default()
-        };
+        let mut found = BlockPages::blank(block, self.layout.pages());
         let counts = &mut found.counts;
-        for ((page, core), count) in meta.cores.iter().enumerate().zip(counts.iter_mut()) {
+        for ((page, core), count) in records.cores.iter().enumerate().zip(counts.iter_mut()) {
             let Some(core) = core.filter(|core| core.seq > erase_seq && core.seq <= cut) else {
                 continue;
             };
-            let record = self.layout.record_in(&meta.bytes, page);
+            let record = self.layout.record_in(&records.bytes, page);
             *count = 1;
             if self.layout.hints
                 && let Some((programs, _)) =
@@ -109,7 +105,7 @@ impl Opener<'_> {
                 let ppn = self.layout.geometry.page(block, page);
                 found.marks.push((ppn.raw(), mark));
             } else {
-                let record_at = self.layout.record_at(meta.slot, page);
+                let record_at = self.layout.record_at(records.slot, page);
                 found.void_marks.push(record_at + to_u64(Mark::AT));
             }
         }
@@ -140,10 +136,13 @@ impl Opener<'_> {
                 }
             }
         }
-        let mut holes = Holes::new(self.disk);
-        let slot_bytes = self.layout.slot_bytes();
-        for slot in (0..self.layout.slots).filter(|&slot| !slots.roomy[index(slot)]) {
-            if holes.is_hole(self.layout.slot_at(slot), slot_bytes) {
+        let (mut records, mut data) = (Holes::new(self.disk), Holes::new(self.disk));
+        let layout = &self.layout;
+        let (record_bytes, data_bytes) = (to_u64(layout.records_bytes()), layout.data_bytes());
+        for slot in (0..layout.slots).filter(|&slot| !slots.roomy[index(slot)]) {
+            if records.is_hole(layout.records_at(slot), record_bytes)
+                && data.is_hole(layout.data_at(slot, 0), data_bytes)
+            {
                 slots.blank.push(slot);
             } else {
                 slots.used.push_front(slot);
