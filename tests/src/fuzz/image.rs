@@ -325,10 +325,16 @@ struct Map {
     page_bytes: usize,
     oob_bytes: usize,
     record: usize,
-    meta: usize,
-    slot: usize,
+    /// Bytes of the records of a slot, and of its data.
+    slot_records: usize,
+    slot_data: usize,
     seals: usize,
     slots: usize,
+    /// Where the slot headers, the records and the data begin, and where the part ends.
+    heads: usize,
+    records: usize,
+    data: usize,
+    end: usize,
 }
 
 impl Map {
@@ -337,21 +343,30 @@ impl Map {
         let (blocks, pages) = (geometry.blocks as usize, geometry.pages_per_block as usize);
         let (page_bytes, oob_bytes) = (geometry.page_bytes as usize, geometry.oob_bytes as usize);
         let record = up(32 + oob_bytes, 32);
+        let slots = blocks + (blocks / 8).max(16);
+        let slot_records = up(pages * record, PAGE);
+        let slot_data = up(pages * page_bytes, PAGE);
         let counts = 2 * PAGE + up(64 * blocks, PAGE);
-        let meta = up(512 + pages * record, PAGE);
-        let slot = meta + up(pages * page_bytes, PAGE);
         let seals = counts + up(blocks * pages, PAGE);
+        // The first sector of the seal map has 4,000 slots, more than these images.
+        let heads = seals + PAGE;
+        let records = heads + up(64 * slots, PAGE);
+        let align = slot_data.next_power_of_two().min(128 << 10);
+        let data = up(records + slots * slot_records, align);
         Map {
             counts,
             pages,
             page_bytes,
             oob_bytes,
             record,
-            meta,
-            slot,
+            slot_records,
+            slot_data,
             seals,
-            // The first sector of the seal map has 4,000 slots, more than these images.
-            slots: seals + PAGE,
+            slots,
+            heads,
+            records,
+            data,
+            end: data + slots * slot_data,
         }
     }
 }
@@ -373,15 +388,14 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
         bytes.truncate(input.u32() as usize);
         return;
     }
-    let slots = bytes.len().saturating_sub(map.slots) / map.slot;
-    let whole = slots > 0;
+    let whole = bytes.len() >= map.end;
     let (slot, page) = (
-        usize::from(input.u8()) % slots.max(1),
+        usize::from(input.u8()) % map.slots,
         usize::from(input.u8()) % map.pages,
     );
-    let slot_at = map.slots + slot * map.slot;
-    let record_at = slot_at + 512 + page * map.record;
-    let data_at = slot_at + map.meta + page * map.page_bytes;
+    let head_at = map.heads + 64 * slot;
+    let record_at = map.records + slot * map.slot_records + page * map.record;
+    let data_at = map.data + slot * map.slot_data + page * map.page_bytes;
     let place = (slot as u32).wrapping_mul(0x9E37_79B1);
     match kind {
         1 => {
@@ -415,7 +429,7 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
             entry[60..].copy_from_slice(&check.to_le_bytes());
         }
         4 => {
-            let head = &mut bytes[slot_at..][..64];
+            let head = &mut bytes[head_at..][..64];
             overwrite(&mut head[usize::from(input.u8() % 60)..60], input);
             let check = crc32c_append(place, &head[..60]);
             head[60..].copy_from_slice(&check.to_le_bytes());

@@ -6,7 +6,8 @@
 //! `durable` and `current` have one value each. A failed request adds its value to `current`. A
 //! completed FLUSH makes `current` durable. After a power loss a page reads as a durable or a later
 //! value; after the death of the process alone, as a current one. The value read is then the only
-//! one.
+//! one. A value *in RAM*, which the host refused to write, is an exception: reads find it, and the
+//! death of the process loses it, FLUSH or not.
 
 use crate::model::ZEROS;
 use crate::payload::Seen;
@@ -59,6 +60,8 @@ pub struct Oracle {
     /// The durable and current value of pages with only one.
     settled: Vec<u64>,
     open: BTreeMap<u32, Open>,
+    /// Pages whose current value may be in RAM alone.
+    in_ram: BTreeSet<u32>,
     /// Every earlier value of each page; empty unless `cost` allows older values.
     history: BTreeMap<u32, Vec<u64>>,
 }
@@ -74,6 +77,7 @@ impl Oracle {
             older_pages: BTreeSet::new(),
             settled,
             open: BTreeMap::new(),
+            in_ram: BTreeSet::new(),
             history: BTreeMap::new(),
         }
     }
@@ -137,6 +141,21 @@ impl Oracle {
     /// The request succeeded.
     pub fn acknowledge(&mut self, lpn: u32, value: u64) {
         self.open(lpn).current = vec![value];
+        self.in_ram.remove(&lpn);
+    }
+
+    /// The host refused the request: its value may be in RAM until [`Oracle::left_ram`].
+    pub fn refuse(&mut self, lpn: u32, value: u64) {
+        self.doubt(lpn, value);
+        self.in_ram.insert(lpn);
+    }
+
+    /// The host has written all values that were in RAM: they are later than the last FLUSH.
+    pub fn left_ram(&mut self) {
+        for lpn in std::mem::take(&mut self.in_ram) {
+            let open = self.open(lpn);
+            open.later.extend_from_slice(&open.current);
+        }
     }
 
     /// The request failed and may have been done in part.
@@ -178,6 +197,9 @@ impl Oracle {
         if !open.current.contains(&value) {
             return Err(wrong(lpn, value, &open.current, "is one of", &self.history));
         }
+        if self.in_ram.contains(&lpn) {
+            return Ok(());
+        }
         open.current = vec![value];
         if open.later.is_empty() {
             // Nothing was written since the FLUSH, so the FLUSH covered this value.
@@ -197,6 +219,7 @@ impl Oracle {
             return Err(wrong(lpn, value, &possible, "may be one of", &self.history));
         }
         self.open.remove(&lpn);
+        self.in_ram.remove(&lpn);
         self.settled[lpn as usize] = value;
         Ok(())
     }
@@ -204,6 +227,7 @@ impl Oracle {
     /// The page cannot be read after a restart: whichever value survived may appear later.
     pub fn leave_open(&mut self, lpn: u32, power_lost: bool) {
         let possible = self.possible(lpn, power_lost);
+        self.in_ram.remove(&lpn);
         *self.open(lpn) = Open {
             durable: possible.clone(),
             later: Vec::new(),

@@ -78,6 +78,7 @@ impl<W: World> Runner<'_, W> {
             }
             Err(error) => {
                 self.classes.note("batch refused by the host");
+                self.refused_writes(&written);
                 self.refused(error)
             }
         }

@@ -87,6 +87,8 @@ struct Runner<'p, W: World> {
     cut_page: Option<(u32, u32)>,
     /// Merges and erases up to the last FLUSH or mount.
     flushed_at: (u64, u64),
+    /// The store's last operation when the host refused writes.
+    refused_at: u64,
     /// Blocks of the current mount in which a program fails, and the programs before it.
     failing: Option<(u32, u32)>,
     /// Bad blocks before a mount with such blocks that power failed in.
@@ -125,6 +127,7 @@ impl<'p, W: World> Runner<'p, W> {
             exposure: Exposure::default(),
             cut_page: None,
             flushed_at: (0, 0),
+            refused_at: 0,
             failing: None,
             bad_before: None,
             bad_at_open: 0,

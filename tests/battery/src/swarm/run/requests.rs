@@ -8,7 +8,7 @@ use crate::swarm::oracle::{Cost, Oracle};
 use crate::swarm::world::World;
 use crate::workload::HostOp;
 use ftl_core::{FtlError, Lpn};
-use nand_model::Nanos;
+use nand_model::{Nanos, SyncHandle};
 
 impl<'p, W: World> Runner<'p, W> {
     /// The earliest start of the next request: the end of one of those in flight.
@@ -35,6 +35,7 @@ impl<'p, W: World> Runner<'p, W> {
             .iter()
             .for_each(|(lpn, value)| self.oracle.submit(*lpn, *value));
         let excused = self.host_fails();
+        self.note_what_left_ram();
         let before = self.reads_before(op);
         let outcome = self.perform(op, &written);
         self.requests += 1;
@@ -63,9 +64,7 @@ impl<'p, W: World> Runner<'p, W> {
             Err(Trouble::Refused(error)) => {
                 // A volume ends the batch here: it acknowledges the requests before this one.
                 self.end_batch()?;
-                written
-                    .iter()
-                    .for_each(|(lpn, value)| self.oracle.doubt(*lpn, *value));
+                self.refused_writes(&written);
                 self.refused(error)
             }
             Err(Trouble::Unsynced(why)) => {
@@ -139,6 +138,29 @@ impl<'p, W: World> Runner<'p, W> {
                 .sync
                 .as_ref()
                 .is_some_and(|sync| sync.failure().is_some())
+    }
+
+    /// The host refused these writes: the store may keep them in RAM until its next operation.
+    pub(super) fn refused_writes(&mut self, written: &[(u32, u64)]) {
+        self.note_what_left_ram();
+        for (lpn, value) in written {
+            match self.sync {
+                Some(_) => self.oracle.refuse(*lpn, *value),
+                None => self.oracle.doubt(*lpn, *value),
+            }
+        }
+        self.refused_at = self.last_seq();
+    }
+
+    /// An operation of the store writes everything before it.
+    pub(super) fn note_what_left_ram(&mut self) {
+        if self.last_seq() > self.refused_at {
+            self.oracle.left_ram();
+        }
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.sync.as_ref().map_or(0, SyncHandle::last_seq)
     }
 
     /// Checks a refusal.
