@@ -3,8 +3,9 @@
 //! Invariants: the unwritten pages are one run of one block, the newest operations of the store;
 //! their numbers are published when they are written. Every other operation writes them first, so
 //! the file has a prefix of the operations at any instant. The outermost batch ends with no
-//! unwritten page of its own, or with the host's error. A run that the host has refused waits for
-//! the next operation; batches without a program do not try it again.
+//! unwritten page, or with the host's error: also a batch without a program, whose request may have
+//! done nothing because of what is in memory alone. A run that the host has refused waits for the
+//! next operation or batch.
 //!
 //! If the process dies in a batch, the unwritten pages are lost: no request of the batch was
 //! acknowledged, and the blocks that its copies came from are not erased.
@@ -26,8 +27,6 @@ const RUN_BYTES: usize = 128 << 10;
 pub(super) struct Batch {
     /// Batches that have begun and not ended.
     depth: u32,
-    /// Whether pages of the outermost one were kept.
-    has_kept: bool,
     /// The page behind the last program of this batch that was written by itself.
     next: Option<u32>,
     first: u32,
@@ -54,7 +53,7 @@ impl FileStore {
     #[inline]
     pub(super) fn begin_batch_of_programs(&mut self) {
         if self.batch.depth == 0 {
-            (self.batch.next, self.batch.has_kept) = (None, false);
+            self.batch.next = None;
         }
         self.batch.depth += 1;
     }
@@ -64,9 +63,9 @@ impl FileStore {
     pub(super) fn end_batch_of_programs(&mut self) -> io::Result<()> {
         debug_assert!(self.batch.depth > 0, "a batch ends that did not begin");
         self.batch.depth -= 1;
-        match self.batch.depth == 0 && self.batch.has_kept {
-            true => self.write_batch(),
-            false => Ok(()),
+        match self.batch.depth {
+            0 => self.write_batch(),
+            _ => Ok(()),
         }
     }
 
@@ -129,7 +128,6 @@ impl FileStore {
             &mut batch.records,
         );
         batch.count += count;
-        batch.has_kept = true;
         self.batch = batch;
     }
 

@@ -92,7 +92,8 @@ fn what_the_host_refuses_is_read_back_and_written_before_the_next_operation() {
     assert_eq!(read(&mut store, 5), pages(5), "the store has them");
     let given = store.sync_handle().last_seq();
     store.begin_batch();
-    store.end_batch().expect("it programmed nothing");
+    let refused = store.end_batch();
+    assert!(refused.is_err(), "acknowledged on the word of the memory");
     let refused = store.erase(Pbn::new(1), BlockFacts::default());
     assert!(refused.is_err() && store.sync_handle().last_seq() == given);
     let first = store.info().profile.geometry.page(Pbn::new(0), 2);

@@ -7,7 +7,7 @@
 //! completed FLUSH makes `current` durable. After a power loss a page reads as a durable or a later
 //! value; after the death of the process alone, as a current one. The value read is then the only
 //! one. A value *in RAM*, which the host refused to write, is an exception: reads find it, and the
-//! death of the process loses it, FLUSH or not.
+//! death of the process loses it.
 
 use crate::model::ZEROS;
 use crate::payload::Seen;
@@ -150,12 +150,9 @@ impl Oracle {
         self.in_ram.insert(lpn);
     }
 
-    /// The host has written all values that were in RAM: they are later than the last FLUSH.
+    /// The host has written all values that were in RAM.
     pub fn left_ram(&mut self) {
-        for lpn in std::mem::take(&mut self.in_ram) {
-            let open = self.open(lpn);
-            open.later.extend_from_slice(&open.current);
-        }
+        self.in_ram.clear();
     }
 
     /// The request failed and may have been done in part.
