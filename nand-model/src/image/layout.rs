@@ -31,7 +31,7 @@ pub(crate) const COPY_BYTES: usize = PAGE_LEN;
 /// Smallest write that a host crash leaves intact; no slot header, record core or table entry
 /// crosses a multiple of it.
 const SECTOR: u64 = 512;
-/// Alignment of the data pages, unless a slot has fewer: the largest request of the kernel.
+/// Alignment of the data pages, unless a slot has fewer bytes: a large request of the kernel.
 const DATA_ALIGN: u64 = 128 << 10;
 
 /// The offsets of one image.

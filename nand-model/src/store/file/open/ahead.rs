@@ -65,7 +65,8 @@ impl Ahead {
         Ahead { slots, announced }
     }
 
-    /// Fills `bytes` from the first record of a slot on. `is_wanted` tells which slots will be read, too.
+    /// Fills `bytes` from the first record of a slot on. `is_wanted` tells which slots will be
+    /// read, too.
     pub(super) fn read(
         &mut self,
         opener: &Opener<'_>,

@@ -2,8 +2,8 @@
 //! file.
 //!
 //! Invariants: operations at or below the synced number are not searched for, because they are on
-//! the disk. The records of a slot whose life has ended are read all the same: a host crash can undo
-//! the header of its next life and keep records of that. This module only reads, so after an
+//! the disk. The records of a slot whose life has ended are read all the same: a host crash can
+//! undo the header of its next life and keep records of that. This module only reads, so after an
 //! interrupted open the next one finds the same cut.
 
 use super::ahead::{Ahead, read_in_threads};
