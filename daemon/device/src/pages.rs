@@ -178,11 +178,21 @@ impl PageIo<'_> {
         Ok(done)
     }
 
-    /// Makes an extent read as zeros.
+    /// Makes an extent read as zeros. As a batch: a page that reads as zeros already may do so
+    /// because of a trim that is in RAM alone, and the end of the batch writes it.
     ///
     /// # Errors
     /// As [`Ftl::trim`], and as [`Ftl::write`] if part of a page is kept.
     pub fn zero(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
+        self.ftl.begin_batch();
+        let zeroed = self.zero_in_batch(at, offset, len);
+        let written = self.ftl.end_batch();
+        let done = zeroed?;
+        written?;
+        Ok(done)
+    }
+
+    fn zero_in_batch(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
         let at = self.handled(at);
         let span = self.span(offset, len);
         let mut done = at;

@@ -226,6 +226,12 @@ fn what_the_scheme_refuses_in_a_batch_fails_and_nothing_else() {
     assert_eq!(write_pages(&volume, &[5, 6]), [0, 0]);
     let twice = ["write 5+1", "write 6+1", "write 5+1", "write 6+1"];
     assert_eq!(handles.calls(), twice);
+    // Zeros of a part of a page without data change nothing, and wait for the store all the same.
+    assert_eq!(
+        errno_of(volume.write_zeroes(9 * PAGE as u64 + 512, 512)),
+        ENOSPC
+    );
+    assert_eq!(handles.calls(), [""; 0]);
     handles.set(7, Trap::Panic);
     assert_eq!(
         write_pages(&volume, &[5, 7, 6]),
