@@ -85,26 +85,12 @@ impl Layout {
             Some((data_at, end)).filter(|_| i64::try_from(end).is_ok())
         };
         let (data_at, file_bytes) = ends().ok_or_else(too_large)?;
+        let areas = [
+            counts_at, seals_at, headers_at, records_at, data_at, file_bytes,
+        ];
         debug_assert!(
-            [
-                counts_at,
-                seals_at,
-                headers_at,
-                records_at,
-                data_at,
-                records_bytes,
-                data_bytes
-            ]
-            .iter()
-            .all(|at| at.is_multiple_of(PAGE)),
-            "areas begin at pages of the host"
-        );
-        debug_assert!(
-            [
-                counts_at, seals_at, headers_at, records_at, data_at, file_bytes
-            ]
-            .is_sorted(),
-            "areas follow one another"
+            areas.is_sorted_by(|a, b| a < b) && areas.iter().all(|at| at.is_multiple_of(PAGE)),
+            "areas follow one another, and begin at pages of the host"
         );
         let record_bytes = to_usize(record_bytes);
         Ok(Layout {
