@@ -20,7 +20,7 @@ for kind; do
   esac
 done
 out=$(realpath -m "${OUT:-target/packages}")
-version=${VERSION:-$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)}
+version=${VERSION:-$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | sed -n 1p)}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 [ -n "$SOURCE_DATE_EPOCH" ] || { echo "packages: without a repository, set SOURCE_DATE_EPOCH" >&2; exit 1; }
 export SOURCE_DATE_EPOCH

@@ -96,7 +96,7 @@ if [ "${1:-}" = run ]; then for_run; else for_tests; fi
 found=$(cargo --version 2>/dev/null | awk '{ print $2 }') || true
 [ -n "$found" ] || [ ! -x ~/.cargo/bin/cargo ] || fail "cargo is not on the PATH: . ~/.cargo/env"
 [ -n "$found" ] || fail "there is no cargo: curl --proto '=https' -sSf https://sh.rustup.rs | sh -s -- -y"
-[ "$(printf '%s\n' "$rust" "$found" | sort -V | head -n 1)" = "$rust" ] || fail "cargo $found is older than $rust: rustup update"
+[ "$(printf '%s\n' "$rust" "$found" | sort -V | sed -n 1p)" = "$rust" ] || fail "cargo $found is older than $rust: rustup update"
 case ${1:-} in long | release)
   if [ ! -d "$(rustc --print target-libdir --target "$static")" ]; then
     command -v rustup > /dev/null || fail "there is no Rust for $static, and no rustup to install it"

@@ -545,3 +545,12 @@ def test_a_message_that_nobody_says(tmp_path):
     script = tmp_path / "x.sh"
     script.write_text("refused \"x\" 3 \"is served by process $PID\" ftld\nstep x sh -c 'tail log | grep -w \"all is well\"'\n")
     assert list(compared(script)) == [(1, "is served by process"), (2, "all is well")]
+
+
+def test_no_reader_ends_before_its_writer():
+    """Under pipefail, a writer whose reader has ended (grep -q, head, exit of awk) fails by SIGPIPE, now and then."""
+    paths = [path for folder in ("deploy", "tests") for path in (HERE.parent / folder).rglob("*.sh")]
+    strict = {path.name: text for path in paths if re.search(r"^set -.*pipefail", text := path.read_text(), re.M)}
+    assert len(strict) >= 20
+    early = re.compile(r"[^|]\| *(?:grep +-\w*[qm]|head\b|awk .*\bexit\b)")
+    assert [f"{name}: {line.strip()}" for name, text in strict.items() for line in text.splitlines() if early.search(line)] == []

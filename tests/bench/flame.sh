@@ -68,4 +68,4 @@ $tools/inferno-collapse-perf < "$work/samples" 2> /dev/null | sed -E 's/^:[0-9]+
 title="ftld ${SCHEME:-pagemap}, $name, over-provisioning ${OP:-28} %: CPU time"
 $tools/inferno-flamegraph --minwidth "${MINWIDTH:-0.5}" --title "$title" --countname samples --deterministic < "$work/stacks" > "$output"
 awk '{ count = $NF; sub(/ [0-9]+$/, ""); n = split($0, frames, ";"); self[frames[n]] += count; all += count }
-  END { for (frame in self) printf "%5.1f %%  %s\n", 100 * self[frame] / all, frame }' "$work/stacks" | sort -rn | head -n 10
+  END { for (frame in self) printf "%5.1f %%  %s\n", 100 * self[frame] / all, frame }' "$work/stacks" | sort -rn | sed -n 1,10p

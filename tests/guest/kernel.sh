@@ -20,7 +20,7 @@ if [ -n "${DEBIAN:-}" ]; then
   state=$PWD/target/guest/apt-$DEBIAN
   mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
   # shellcheck disable=SC2016 # a format of apt
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | sed -n 1p)
   [ -n "$mirror" ] || fail "apt knows no mirror of Debian"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $DEBIAN main" > "$state/sources.list"
   options=(-o "Dir::State=$state" -o "Dir::Cache=$state/cache" -o "Dir::Etc::SourceList=$state/sources.list" -o Dir::Etc::SourceParts=/dev/null
@@ -31,7 +31,7 @@ fi
 resolve() {
   local name package
   for name in $names; do
-    package=$(apt-cache "${options[@]}" depends "$name" 2>/dev/null | awk '$1 == "Depends:" && /linux-image/ { print $2; exit }')
+    package=$(apt-cache "${options[@]}" depends "$name" 2>/dev/null | awk '$1 == "Depends:" && /linux-image/ && !found++ { print $2 }')
     [ -z "$package" ] || { echo "$package"; return; }
   done
   return 1
@@ -48,7 +48,7 @@ unpack() {
   if [ ! -d "$tree" ] || [ ! -s "$release" ]; then fail "$package has no kernel, or no modules"; fi
   mkdir "$folder/modules"
   for module in $modules $stacked; do
-    source=$(find "$tree" -path "*/$module.ko*" | head -n 1)
+    source=$(find "$tree" -path "*/$module.ko*" | sed -n 1p)
     [ -n "$source" ] || [[ " $stacked " != *" $module "* ]] || continue
     case $source in
     *.xz) xz -dc "$source" > "$folder/modules/${module##*/}.ko" ;;
