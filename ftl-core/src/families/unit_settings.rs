@@ -6,7 +6,8 @@ use crate::gc::{FreeBlocks, Settings};
 use crate::recovery::rewrite_reserve;
 use nand_model::Profile;
 
-/// Reads the settings of a device on which `units` units may have an open block each.
+/// Reads the settings of a device on which `units` units may have an open block each, and
+/// `for_failures` blocks are kept for programs and erases that fail.
 ///
 /// # Errors
 /// [`FtlError::Config`] if a value is malformed or cannot work.
@@ -15,6 +16,7 @@ pub(super) fn read(
     profile: &Profile,
     blocks: u32,
     units: u32,
+    for_failures: u32,
 ) -> Result<Settings, FtlError> {
     let rewritten = rewrite_reserve(profile, units);
     Settings::new(
@@ -22,6 +24,7 @@ pub(super) fn read(
         FreeBlocks {
             default: 4.max(blocks / 200) + rewritten,
             for_gc: 2,
+            for_failures,
             for_mount: rewritten,
         },
     )

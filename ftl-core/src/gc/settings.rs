@@ -46,6 +46,9 @@ pub(crate) struct FreeBlocks {
     pub(crate) default: u32,
     /// Least value of `gc.free_threshold` for GC.
     pub(crate) for_gc: u32,
+    /// Further ones for programs and erases that fail while GC runs, so that it can end. Not needed
+    /// without pair protection, where a device may end.
+    pub(crate) for_failures: u32,
     /// Further blocks for the pages that a mount rewrites, and for nothing else. With fewer, a cut
     /// after many failing programs would leave a mount without room. Not needed without pair
     /// protection.
@@ -73,12 +76,16 @@ impl Settings {
         let FreeBlocks {
             default,
             for_gc,
+            for_failures,
             for_mount,
         } = free_blocks;
         let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
-        let kept_for_mount = if pair_protection { for_mount } else { 0 };
+        let (kept_for_mount, for_failures) = match pair_protection {
+            true => (for_mount, for_failures),
+            false => (0, 0),
+        };
         let free_threshold = params.get(docs::FREE_THRESHOLD.key, default + kept_for_mount)?;
-        let least = for_gc + kept_for_mount;
+        let least = for_gc + for_failures + kept_for_mount;
         if free_threshold < least {
             return Err(FtlError::Config(format!(
                 "parameter {}: {free_threshold} blocks; GC and a mount need {least} on this device",

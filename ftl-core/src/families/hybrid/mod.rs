@@ -96,7 +96,7 @@ pub(crate) fn overhead_blocks(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let logical_blocks = logical_pages.div_ceil(profile.geometry.pages_per_block);
-    let settings = unit_settings::read(params, profile, logical_blocks, logical_blocks)?;
+    let settings = unit_settings::read(params, profile, logical_blocks, logical_blocks, 0)?;
     let log_blocks = params.get(LOG_BLOCKS.key, 0)?;
     Ok(reserved_blocks(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
 }
@@ -128,7 +128,7 @@ impl<P: Policy> HybridFtl<P> {
         check_size(&geometry, config.logical_pages)?;
         let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
         let settings =
-            unit_settings::read(&config.params, &profile, logical_blocks, logical_blocks)?;
+            unit_settings::read(&config.params, &profile, logical_blocks, logical_blocks, 0)?;
         let log = StreamSpec::new(StreamKind::Log, Role::Log, false);
         let mut fixed = vec![
             StreamSpec::new(StreamKind::Common, Role::Log, true),

@@ -87,6 +87,7 @@ impl Settings {
         let free_blocks = FreeBlocks {
             default: buffered + 4.max(blocks / 200).max(2 + rewritten),
             for_gc: buffered + 2,
+            for_failures: 2,
             for_mount: rewritten,
         };
         Ok(Settings {

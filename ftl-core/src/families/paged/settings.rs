@@ -149,6 +149,7 @@ impl Settings {
         let free_blocks = FreeBlocks {
             default: reserve + rewritten + 1.max(blocks / 200),
             for_gc: reserve,
+            for_failures: 1,
             for_mount: rewritten,
         };
         let settings = Settings {

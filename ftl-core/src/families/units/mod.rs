@@ -58,6 +58,8 @@ use tables::{GroupLocation, Tables, UnitCache};
 
 /// Free blocks below which GC no longer delays padding: a copy target and two more.
 const RESERVE: u32 = 3;
+/// A GC run may open a block of a unit and a common one; each may fail.
+const FOR_FAILURES: u32 = 2;
 
 /// Returns the blocks that a device with units of `unit_pages` pages needs beyond data and
 /// over-provisioning: three sets of checkpoints; trim pages; an open common block; a failing block;
@@ -74,6 +76,7 @@ pub(crate) fn overhead_blocks(
         profile,
         estimate,
         logical_pages.div_ceil(unit_pages),
+        FOR_FAILURES,
     )?;
     let geometry = Geometry {
         blocks: estimate.max(64) * 2,
@@ -126,7 +129,13 @@ impl<P: Policy> UnitFtl<P> {
         let (geometry, logical_pages) = (*chip.geometry(), config.logical_pages);
         check_size(&geometry, logical_pages)?;
         let units = logical_pages.div_ceil(shape.pages);
-        let settings = unit_settings::read(&config.params, chip.profile(), geometry.blocks, units)?;
+        let settings = unit_settings::read(
+            &config.params,
+            chip.profile(),
+            geometry.blocks,
+            units,
+            FOR_FAILURES,
+        )?;
         let mut flash = Flash::new(chip);
         flash.reserve_spare(shape.spare_bytes())?;
         let mut space = Space::new(

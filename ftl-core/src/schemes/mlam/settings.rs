@@ -90,6 +90,7 @@ impl Settings {
         let free_blocks = FreeBlocks {
             default: 4.max(blocks / 200) + rewritten + reserve,
             for_gc: reserve,
+            for_failures: 0,
             for_mount: rewritten,
         };
         Ok(Settings {

@@ -157,7 +157,7 @@ fn directories_outlast_a_clean_stop_and_a_cut() {
         logical_pages: 1024,
         params: Params::default(),
     };
-    config.params.set("gc.free_threshold", "3");
+    config.params.set("gc.free_threshold", "5");
     for clean in [true, false] {
         if clean {
             ftl.shutdown(0).unwrap();

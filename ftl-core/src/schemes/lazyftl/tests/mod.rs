@@ -172,7 +172,7 @@ fn impossible_parameters_are_refused_with_a_reason() {
         ("lazy.age_window", "7", "at least 8"),
         ("lazy.valid_tracking", "oob_mark", "use ram_bitmap"),
         ("lazy.valid_tracking", "lookup", "neither"),
-        ("gc.free_threshold", "7", "need 8"),
+        ("gc.free_threshold", "8", "need 9"),
         ("nand.pair_policy", "hope", "neither"),
     ];
     let device = profile("torture", 56);

@@ -1,11 +1,14 @@
 //! Draws the plan of a seed: a random subset of everything that can vary.
 
-use super::parameters::PARAMETERS;
+use super::parameters::{LEAST, PARAMETERS};
 use super::steps::Steps;
 use super::{ChipKind, Device, LARGE, Parts, Plan};
 use crate::rig::{Cells, has_param};
 use ftl_core::schemes::Scheme;
 use nand_model::{Fault, SplitMix};
+
+/// No scheme needs as many free blocks on these devices.
+const MOST_TRIED: u32 = 64;
 
 impl Plan {
     /// The scheme of the plan of a seed ([`Plan::draw`]).
@@ -43,9 +46,16 @@ impl Plan {
         };
         // Parameters that the scheme refuses on this shape get their defaults.
         if !plan.starts() {
-            for param in std::mem::take(&mut plan.device.params) {
-                plan.device.params.push(param);
-                if !plan.starts() {
+            for (key, value) in std::mem::take(&mut plan.device.params) {
+                let values = match value == LEAST {
+                    true => (0..MOST_TRIED).map(|number| number.to_string()).collect(),
+                    false => vec![value],
+                };
+                for value in values {
+                    plan.device.params.push((key.clone(), value));
+                    if plan.starts() {
+                        break;
+                    }
                     plan.device.params.pop();
                 }
             }

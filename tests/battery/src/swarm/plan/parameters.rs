@@ -2,6 +2,9 @@
 
 use ftl_core::schemes::Scheme;
 
+/// Stands for the least number that the scheme accepts.
+pub(super) const LEAST: &str = "least";
+
 /// Parameters, and values within their bounds. A parameter that is not listed here is listed in
 /// [`FIXED`].
 pub const PARAMETERS: &[(&str, &[&str])] = &[
@@ -22,7 +25,7 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("fast.predict", &["fp", "lp", "cp", "np", "ebw"]),
     ("fast.sw_break", &["merge_then_rw", "keep_sw_then_rw"]),
     ("gc.choices", &["1", "3", "10"]),
-    ("gc.free_threshold", &["3", "5", "9", "14"]),
+    ("gc.free_threshold", &[LEAST, "5", "9", "14"]),
     (
         "gc.placement",
         &[
