@@ -1,8 +1,9 @@
 //! Reads of blocks: the counts that read disturb depends on, and the scrub.
 //!
 //! Invariants: the store notes a block's reads at every multiple of [`READS_PER_NOTE`], so a kill
-//! loses fewer than that; a clean stop loses none. A device that is idle in every session reads
-//! each full block once per `scrub.hours`, however short the sessions are.
+//! loses fewer than that; a clean stop loses none. After a note that the host refused, only the
+//! next one counts: a session in which the disk failed is not compared. A device that is idle in
+//! every session reads each full block once per `scrub.hours`, however short the sessions are.
 
 use super::{Runner, Verdict};
 use crate::swarm::oracle::Cost;
@@ -22,6 +23,8 @@ type Counts = (u32, u32);
 pub(super) struct Exposure {
     /// Counts when the device went down; whether it stopped cleanly.
     left: Option<(Vec<Counts>, bool)>,
+    /// Whether the host may have refused a note in this session.
+    pub(super) notes_refused: bool,
     /// Whether the last idle time left nothing to do.
     pub(super) is_idle: bool,
     /// Hour up to which all idle time was used, and the one since when.
@@ -61,7 +64,9 @@ impl<'p, W: World> Runner<'p, W> {
     /// Remembers the read counts of a device that goes down.
     pub(super) fn remember_reads(&mut self, cleanly: bool) {
         self.exposure.left = match &self.ftl {
-            Some(ftl) if self.counts_reads() && !self.host_fails() => {
+            Some(ftl)
+                if self.counts_reads() && !self.host_fails() && !self.exposure.notes_refused =>
+            {
                 Some((counts(ftl.chip()), cleanly))
             }
             _ => None,
@@ -103,6 +108,7 @@ impl<'p, W: World> Runner<'p, W> {
         let chip = self.ftl.as_ref().expect("the device serves").chip();
         let hour = chip.hour(0);
         let exposure = &mut self.exposure;
+        exposure.notes_refused = self.disk_fails;
         exposure.sessions += 1;
         if hour > exposure.attended.0 {
             // Time passed that no idle time used.

@@ -218,6 +218,7 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Step::Disk(fault) => {
                 self.disk_fails = true;
+                self.exposure.notes_refused = true;
                 self.erases_fail = matches!(fault, DiskFault::Erases(..));
                 self.world
                     .disk()
