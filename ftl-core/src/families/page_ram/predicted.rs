@@ -3,7 +3,9 @@
 //! The page is one of the valid pages within the bound around the prediction. If there is only one,
 //! it is this one. Otherwise their records decide: one of them names the logical page, as every
 //! logical page has one valid page. The nearest page is tried first. If records of several of them
-//! are lost, the old page is not found: it stays valid until GC, which finds no owner for it.
+//! are lost, the old page is not found: it stays valid until GC, which finds no owner for it. From
+//! then on, until the next mount, a page may have no owner and a logical page no valid page: only
+//! records decide.
 //!
 //! A host's read takes whole pages until a record fits; all after the first count as `translation`.
 //! A write or trim, which makes the old page invalid, takes records alone, as `translation` or
@@ -84,7 +86,8 @@ impl<M: PageMap> PageMapFtl<M> {
 
     /// Returns the location of a page within `bound` of a prediction, and whether a record names
     /// it. If only one page is valid there, no record is read. If no record names the page, it is
-    /// the only one with a lost record; of several, none is taken.
+    /// the only one with a lost record; of several, none is taken. Once an owner is lost, only a
+    /// record tells.
     fn search(
         &mut self,
         lpn: Lpn,
@@ -96,7 +99,8 @@ impl<M: PageMap> PageMapFtl<M> {
         let first = valid.next();
         let is_only = valid.next().is_none();
         drop(valid);
-        if is_only {
+        let is_certain = self.map.lost == 0;
+        if is_only && is_certain {
             return Ok(first.map(|ppn| (ppn, false)));
         }
         let mut lost = Vec::new();
@@ -113,7 +117,7 @@ impl<M: PageMap> PageMapFtl<M> {
             }
         }
         Ok(match lost[..] {
-            [only] => Some((only, false)),
+            [only] if is_certain => Some((only, false)),
             _ => None,
         })
     }
@@ -157,9 +161,9 @@ impl<M: PageMap> PageMapFtl<M> {
         for i in 0.. {
             let mut valid = candidates(&self.space, at, bound).skip(i);
             let Some(ppn) = valid.next() else { break };
-            let is_last = i == 0 && valid.next().is_none();
+            let is_only = i == 0 && valid.next().is_none();
             drop(valid);
-            if is_last {
+            if is_only && self.map.lost == 0 {
                 self.stats.lookups_read.note(true);
                 return self.space.flash.read_host(lpn.raw(), ppn, out);
             }
@@ -179,8 +183,9 @@ impl<M: PageMap> PageMapFtl<M> {
     }
 
     /// Finds the owners of valid pages with a lost record. It searches the map, because such pages
-    /// are very rare. Pages and owners are matched in the order of the flash; both are lost, so
-    /// that a wrong match among them loses nothing more. A page without an owner is dropped.
+    /// are very rare. An owner with a known location gets its page. The others are matched in the
+    /// order of the flash; both are lost, so that a wrong match among them loses nothing more. A
+    /// page without an owner is dropped.
     #[cold]
     pub(super) fn find_predicted_owners(
         &mut self,
@@ -212,7 +217,7 @@ impl<M: PageMap> PageMapFtl<M> {
                 owners.push((at, bound, lpn));
             }
         }
-        owners.sort_unstable_by_key(|(at, bound, _)| at.raw().saturating_add(*bound));
+        owners.sort_unstable_by_key(|(at, bound, _)| (*bound > 0, at.raw().saturating_add(*bound)));
         let mut dropped = Vec::new();
         for (i, ppn) in pages {
             let near = |of: &(Ppn, u32, Lpn)| ppn.raw().abs_diff(of.0.raw()) <= of.1;

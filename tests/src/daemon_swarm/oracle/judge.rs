@@ -104,15 +104,24 @@ impl Oracle {
         let Some(unit) = self.units.get(&number) else {
             return bytes.iter().all(|byte| *byte == 0);
         };
-        let within = |world: &World| match rollback {
-            true => world.states().any(|state| state[..bytes.len()] == *bytes),
-            false => world.last()[..bytes.len()] == *bytes,
-        };
-        unit.worlds.iter().any(within)
+        let of = |world| self.left_by(world, rollback);
+        (unit.worlds.iter().flat_map(of)).any(|state| state[..bytes.len()] == *bytes)
             || self
                 .futures(number, unit)
                 .iter()
                 .any(|state| state[..bytes.len()] == *bytes)
+    }
+
+    /// Returns the contents that the end of the daemon may leave. Without `rollback` it loses what
+    /// the host refused, and nothing else.
+    fn left_by<'w>(&self, world: &'w World, rollback: bool) -> Vec<&'w State> {
+        let in_ram = |op: &OpId| rollback || self.is_refused(*op);
+        let line = world.line.iter().rev();
+        let kept = line.clone().take_while(|entry| in_ram(&entry.op)).count();
+        let others = world.others.iter();
+        let others = others.filter(|(_, later)| later.iter().all(in_ram));
+        let line = line.take(kept + 1).map(|entry| &entry.state);
+        line.chain(others.map(|(state, _)| state)).collect()
     }
 
     /// Returns the contents that unanswered requests may still produce.
@@ -185,10 +194,7 @@ impl Oracle {
             let unit = self.units.remove(&number).expect("listed");
             let mut states: Vec<State> = Vec::new();
             for world in &unit.worlds {
-                match rollback {
-                    true => states.extend(world.states().cloned()),
-                    false => states.push(world.last().clone()),
-                }
+                states.extend(self.left_by(world, rollback).into_iter().cloned());
             }
             states.extend(self.futures(number, &unit));
             let mut worlds = Vec::new();

@@ -5,7 +5,8 @@
 //! is its contents in order, from the durable one on.
 //!
 //! Rules: a request takes effect in each unit at one instant between its submission and its reply.
-//! A failed request took effect in that interval or never. A FLUSH covers the requests answered
+//! A failed request took effect in that interval or never; what the host refused is in RAM alone
+//! until a FLUSH or the end of the daemon, which loses it. A FLUSH covers the requests answered
 //! before its submission; a FUA reply covers its own request. A crash leaves in each unit one whole
 //! content of its line, or one that unanswered requests make of it.
 
@@ -38,8 +39,9 @@ pub enum Change {
 struct Op {
     change: Change,
     range: Range<u64>,
-    /// Time of the successful reply.
-    acked: Option<u64>,
+    /// Time of the reply, if there is one.
+    answered: Option<u64>,
+    is_refused: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -126,8 +128,14 @@ impl Oracle {
         self.unit
     }
 
+    /// Returns the time of the successful reply.
     fn acked(&self, op: OpId) -> Option<u64> {
-        self.ops.get(op as usize).and_then(|op| op.acked)
+        let op = self.ops.get(op as usize).filter(|op| !op.is_refused)?;
+        op.answered
+    }
+
+    fn is_refused(&self, op: OpId) -> bool {
+        self.ops.get(op as usize).is_some_and(|op| op.is_refused)
     }
 
     fn units_of(&self, range: &Range<u64>) -> Range<u64> {
@@ -172,7 +180,8 @@ impl Oracle {
         self.ops.push(Op {
             change,
             range: range.clone(),
-            acked: None,
+            answered: None,
+            is_refused: false,
         });
         for number in self.units_of(&range) {
             let blank = self.blank();
@@ -222,9 +231,8 @@ impl Oracle {
         well: bool,
         durable: bool,
     ) -> Result<(), String> {
-        if well {
-            self.ops[op as usize].acked = Some(now);
-        }
+        let asked = &mut self.ops[op as usize];
+        (asked.answered, asked.is_refused) = (Some(now), !well);
         for number in self.units_of(&self.ops[op as usize].range.clone()) {
             let Some(mut unit) = self.units.remove(&number) else {
                 continue;
@@ -284,7 +292,8 @@ impl Oracle {
         let numbers: Vec<u64> = self.units.keys().copied().collect();
         for number in numbers {
             let mut unit = self.units.remove(&number).expect("listed");
-            let covered = |op| self.acked(op).is_some_and(|acked| acked < began);
+            let answered = |op: OpId| self.ops.get(op as usize).and_then(|op| op.answered);
+            let covered = |op| answered(op).is_some_and(|answered| answered < began);
             unit.worlds
                 .iter_mut()
                 .for_each(|world| world.settle(covered, |op| self.acked(op), self.horizon));
