@@ -141,7 +141,8 @@ fn place(size: &str) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Names the page, and opens it in the browser of this desktop, if there is one and it is asked for.
+/// Names the page, and opens it in the browser of this desktop, if there is one and it is asked
+/// for.
 pub(crate) fn show_page(facts: &InstanceInfo, opens: bool) {
     let Some(url) = facts
         .metrics

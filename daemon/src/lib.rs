@@ -37,6 +37,7 @@ use ftld_device::target::Target;
 use ftld_kit::failure::Failure;
 use ftld_kit::{output, quote};
 use ftld_lab::{compare, crashes, replay};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Runs the program: parses the command line, executes the command and prints failures.
@@ -57,12 +58,14 @@ pub fn main() -> ExitCode {
     match logging.and_then(|()| Cli::read()).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if as_json {
-                eprintln!("{}", failure.json());
+            // The exit code is right even if nobody can read the message.
+            let _ = if as_json {
+                writeln!(std::io::stderr(), "{}", failure.json())
             } else {
                 let prefix = output::Tone::Bad.paint("ftld:");
-                anstream::eprintln!("{prefix} {}", quote::plain(&failure.message, &[]));
-            }
+                let message = quote::plain(&failure.message, &[]);
+                writeln!(anstream::stderr(), "{prefix} {message}")
+            };
             ExitCode::from(failure.exit.code())
         }
     }

@@ -27,22 +27,23 @@ pub(crate) fn end_copy<E>(redirect: impl FnOnce() -> Result<(), E>) -> Result<()
     Ok(())
 }
 
-/// Where messages go.
+/// Where messages go. One that cannot be written, as on a full disk, is lost, and nothing else.
 struct Messages;
 
 impl Write for Messages {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let mut copy = COPY.lock();
         if let Some(file) = &mut *copy {
-            // Errors of a full disk are ignored: the caller still sees the message.
             let _ = StripStream::new(file).write_all(text);
         }
         // Asks each time whether it is a terminal: `redirect` may make it a file.
-        anstream::stderr().write_all(text).map(|()| text.len())
+        let _ = anstream::stderr().write_all(text);
+        Ok(text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        let _ = io::stderr().flush();
+        Ok(())
     }
 }
 

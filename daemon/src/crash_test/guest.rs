@@ -462,7 +462,8 @@ fn start_loopback() -> nix::Result<()> {
         SockProtocol::NetlinkRoute,
     )?;
     let up = u32::try_from(libc::IFF_UP).unwrap_or(1);
-    // RTM_NEWLINK as a request: a header of 16 bytes, then family, type, index, flags and their mask.
+    // RTM_NEWLINK as a request: a header of 16 bytes, then family, type, index, flags and their
+    // mask.
     let words = [
         32,
         u32::from(libc::RTM_NEWLINK) | 1 << 16,

@@ -1,8 +1,8 @@
 //! COMMAND: its output, its marks, and the processes that it leaves. The same on the host and in a
 //! machine.
 //!
-//! A line `ACK text` on its standard output asks for a mark. Once the recording has it, COMMAND reads
-//! the line `OK`, or `ERROR` and a reason. Standard input has nothing else.
+//! A line `ACK text` on its standard output asks for a mark. Once the recording has it, COMMAND
+//! reads the line `OK`, or `ERROR` and a reason. Standard input has nothing else.
 
 use super::device;
 use ftld_device::instance::Dirs;

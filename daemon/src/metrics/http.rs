@@ -1,7 +1,7 @@
 //! HTTP server: the live page at `/`, its data under `/api/`, and `/metrics`, `/healthz`,
 //! `/status`. It reads published views only, so no answer waits for a request; but for the places
-//! of pages, which a thread of their own looks for. No request changes the device, but for the load of
-//! `ftld demo`, which the page itself may change.
+//! of pages, which a thread of their own looks for. No request changes the device, but for the load
+//! of `ftld demo`, which the page itself may change.
 //!
 //! A hostile or slow client costs one of [`CONNECTIONS`] for at most `DEADLINE`, 8 KiB for its
 //! request, and the answer: some 200 KB at most, `/api/history`. When all connections are taken,

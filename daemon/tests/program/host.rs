@@ -111,6 +111,14 @@ impl Host {
     }
 
     pub(crate) fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Daemon {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"));
+        self.serve_with_log(args, env, log.unwrap())
+    }
+
+    pub(crate) fn serve_with_log(&self, args: &[&str], env: &[(&str, &str)], log: File) -> Daemon {
         let mut command = self.command(&[
             "--metrics",
             "127.0.0.1:0",
@@ -119,11 +127,6 @@ impl Host {
             "--size",
             "2MiB",
         ]);
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.folder.path().join("log"))
-            .unwrap();
         command
             .args(args)
             .envs(env.iter().copied())

@@ -108,3 +108,23 @@ fn a_limit_of_file_sizes_refuses_writes_and_ends_nobody() {
     assert!(error.contains("File too large"), "{error}");
     assert!(!image.exists(), "no part of it is left");
 }
+
+#[test]
+fn a_log_on_a_full_disk_loses_messages_and_nothing_else() {
+    let host = Host::new();
+    let meddler = host.meddler();
+    let log = std::fs::File::options().write(true).open("/dev/full");
+    let [preload, fail] = meddler
+        .each_ref()
+        .map(|(name, value)| (*name, value.as_str()));
+    let environment = [preload, fail, ("FTLD_LOG", "info")];
+    let daemon = host.serve_with_log(&[], &environment, log.unwrap());
+    let mut client = daemon.client();
+    assert_eq!(client.write(0, 0, &page(1)).error, 0);
+    let errno = host.folder.path().join("fail");
+    std::fs::write(&errno, ENOSPC.to_string()).unwrap();
+    refused(&mut client, ENOSPC);
+    std::fs::remove_file(&errno).unwrap();
+    assert_eq!(client.write(0, 0, &page(3)).error, 0);
+    assert_serving(&host, &daemon);
+}

@@ -96,8 +96,8 @@ impl DeferredRead {
         self.pin.is_some()
     }
 
-    /// Returns the runs that are not in the caller's buffer, for a caller that sees the pages of the
-    /// store. A page that is not [`DeferredRun::is_ours`] has to be read again.
+    /// Returns the runs that are not in the caller's buffer, for a caller that sees the pages of
+    /// the store. A page that is not [`DeferredRun::is_ours`] has to be read again.
     pub fn runs(&self) -> &[DeferredRun] {
         &self.runs
     }

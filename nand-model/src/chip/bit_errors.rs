@@ -2,8 +2,8 @@
 //! depends on.
 //!
 //! Invariant: a block with a page close to the ECC limit is in [`Chip::blocks_to_refresh`]. If
-//! power fails, the read counts since the last one that the store took may be lost; the rate is then
-//! too low by those reads.
+//! power fails, the read counts since the last one that the store took may be lost; the rate is
+//! then too low by those reads.
 
 use super::device::Chip;
 use crate::addr::{Pbn, Ppn};

@@ -28,8 +28,8 @@ impl<S: Store> Chip<S> {
     ///   programs the data elsewhere and relocates the block's other pages.
     /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this program;
     ///   the cut's outcome then determines the state of the page and of its word line.
-    /// - [`NandError::HostFull`]: nothing is programmed; the same program may be retried later. In a
-    ///   batch, [`Chip::end_batch`] reports it.
+    /// - [`NandError::HostFull`]: nothing is programmed; the same program may be retried later. In
+    ///   a batch, [`Chip::end_batch`] reports it.
     /// - [`NandError::Host`]: the host refused to write the image.
     ///
     /// # Panics

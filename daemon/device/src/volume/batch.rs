@@ -1,11 +1,12 @@
 //! Writes that are executed together: one lock, one batch of the scheme, so that consecutive pages
-//! are written to the image at once. On a device of several shards that is so for the writes of each
-//! shard.
+//! are written to the image at once. On a device of several shards that is so for the writes of
+//! each shard.
 //!
 //! Invariants: the writes of a shard are executed in their order; one address is in one shard. A
-//! request is acknowledged only when the batch has ended and all its pages are in the store. A write
-//! that failed, and those after it in its shard, are executed again alone, so that each request gets
-//! a result of its own. If power fails, each page of the batch is its old or its new content.
+//! request is acknowledged only when the batch has ended and all its pages are in the store. A
+//! write that failed, and those after it in its shard, are executed again alone, so that each
+//! request gets a result of its own. If power fails, each page of the batch is its old or its new
+//! content.
 
 use super::Volume;
 use super::host::Op;
@@ -105,8 +106,8 @@ impl Volume {
         }
     }
 
-    /// Executes the writes of one shard as one. Either all are done and may be acknowledged, or
-    /// none; the caller then executes them one by one.
+    /// Executes the writes of one shard as one, up to the first that fails. If the batch cannot be
+    /// written, none is done. The caller executes the others one by one.
     fn run_together(&self, shard: usize, members: &mut [Member<'_>]) {
         // No request of the batch begins here: a step of a paused device counts them one by one.
         let Ok(mut guard) = self.lock_to_change(&self.shards[shard], false) else {

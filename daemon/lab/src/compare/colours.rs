@@ -1,5 +1,6 @@
 //! Colours of the page: one per cause, the same as on a device's live page, those of the curves,
-//! and the scale of the heat maps. A curve has its name at its end, so no colour has to tell it apart.
+//! and the scale of the heat maps. A curve has its name at its end, so no colour has to tell it
+//! apart.
 
 use ftld_kit::convert::{to_f64, to_u64};
 use nand_model::Cause;

@@ -279,7 +279,8 @@ mod tests {
              the fewest erases, 20 ± 0, with no difference beyond the spread, c 2.5 times as much."
         );
         assert_eq!(basis, "± and brackets are 95 % intervals over 3 seeds.");
-        // Pairs that differ by a like factor: the means overlap, the interval of the ratio is short.
+        // Pairs that differ by a like factor: the means overlap, the interval of the ratio is
+        // short.
         let (sentence, _) = concluded(&[("a", &[2.0, 3.0, 2.5]), ("b", &[2.3, 3.3, 2.9])]);
         assert!(
             sentence.starts_with(

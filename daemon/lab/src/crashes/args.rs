@@ -59,7 +59,8 @@ pub struct CrashesArgs {
     /// Which states a cut can leave
     #[arg(long, value_enum, default_value_t = Model::Cache)]
     pub model: Model,
-    /// With --model cache: also states that violate the device's contract, as some drives leave them
+    /// With --model cache: also states that violate the device's contract, as some drives leave
+    /// them
     #[arg(long, value_enum, value_delimiter = ',')]
     pub loss: Vec<Loss>,
     /// Where power fails

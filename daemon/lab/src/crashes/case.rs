@@ -5,8 +5,8 @@
 //!   unit 300 has the second newer one.
 //! - `flash/412/7/3`: power fails in flash operation 7 of entry 412, with outcome 3 of the chip's
 //!   menu.
-//! - `cache/2/1=0+cache/5/3=1`: the check ran on `cache/2/1=0`, and power failed again after entry 5
-//!   of what it did.
+//! - `cache/2/1=0+cache/5/3=1`: the check ran on `cache/2/1=0`, and power failed again after entry
+//!   5 of what it did.
 
 use super::cursor::OpenUnit;
 use ftld_kit::convert::index;

@@ -1,8 +1,8 @@
 //! Contents of units. Each distinct content is stored once, in a file without a name, so memory
 //! grows with the number of distinct contents alone.
 //!
-//! The contents of a recovery are beside those of the recording, and end with it. Their numbers have
-//! the bit [`BESIDE`], and none is given twice: an image may still have the content.
+//! The contents of a recovery are beside those of the recording, and end with it. Their numbers
+//! have the bit [`BESIDE`], and none is given twice: an image may still have the content.
 
 use ftld_kit::convert::{index, to_u32, to_u64};
 use ftld_kit::failure::Failure;

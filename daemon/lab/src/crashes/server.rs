@@ -116,8 +116,8 @@ fn question(task: &Task, paths: &[PathBuf]) -> String {
     words.join("\t") + "\n"
 }
 
-/// Returns the end of a check that an answer names: `ok`, or of one that mounts the states the words
-/// of a verdict, since the user's check ran elsewhere and its output came before.
+/// Returns the end of a check that an answer names: `ok`, or of one that mounts the states the
+/// words of a verdict, since the user's check ran elsewhere and its output came before.
 fn end_in(answer: &str, mounts: bool) -> Option<End> {
     let number = |words: &str| answer.strip_prefix(words)?.parse().ok();
     match answer {

@@ -50,8 +50,8 @@ impl Tape {
         std::mem::take(&mut *self.0.lock()).of
     }
 
-    /// Ends it, and writes the requests as a recording of a device of `size` bytes. One that was too
-    /// long lacks its end.
+    /// Ends it, and writes the requests as a recording of a device of `size` bytes. One that was
+    /// too long lacks its end.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -59,6 +59,8 @@ use state::{CHECKPOINT, COMMON, FIRST_LOG, Hybrid, MIN_LOGS};
 /// Free blocks below which GC no longer delays padding: a merged block, one for a failing block,
 /// and one for trim records.
 const RESERVE: u32 = 3;
+/// GC's own two are enough: a merge opens one block, and one more if a program fails.
+const FOR_FAILURES: u32 = 0;
 
 const LOG_BLOCKS: ParamDoc = ParamDoc {
     key: "log.blocks",
@@ -96,7 +98,13 @@ pub(crate) fn overhead_blocks(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let logical_blocks = logical_pages.div_ceil(profile.geometry.pages_per_block);
-    let settings = unit_settings::read(params, profile, logical_blocks, logical_blocks, 0)?;
+    let settings = unit_settings::read(
+        params,
+        profile,
+        logical_blocks,
+        logical_blocks,
+        FOR_FAILURES,
+    )?;
     let log_blocks = params.get(LOG_BLOCKS.key, 0)?;
     Ok(reserved_blocks(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
 }
@@ -127,8 +135,13 @@ impl<P: Policy> HybridFtl<P> {
         let profile = *chip.profile();
         check_size(&geometry, config.logical_pages)?;
         let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
-        let settings =
-            unit_settings::read(&config.params, &profile, logical_blocks, logical_blocks, 0)?;
+        let settings = unit_settings::read(
+            &config.params,
+            &profile,
+            logical_blocks,
+            logical_blocks,
+            FOR_FAILURES,
+        )?;
         let log = StreamSpec::new(StreamKind::Log, Role::Log, false);
         let mut fixed = vec![
             StreamSpec::new(StreamKind::Common, Role::Log, true),

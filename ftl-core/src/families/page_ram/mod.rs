@@ -3,8 +3,8 @@
 //! Invariants: the map contains `ppn` for a page if and only if the page at `ppn` is valid and has
 //! its number. A write is acknowledged when its page is programmed. If power fails, mount takes the
 //! newest readable version of every page (`recovery.rs`). The map of a scheme may want runs of
-//! pages in the order of their addresses: then a buffer sorts writes, and may acknowledge them in
-//! RAM (`buffer.rs`, `buffered.rs`). A map may predict locations instead of knowing them: then
+//! pages in the order of their addresses: then GC sorts its copies, and a buffer, if there is one,
+//! the writes that it acknowledges in RAM (`buffer.rs`, `buffered.rs`). A map may predict locations instead of knowing them: then
 //! records decide (`predicted.rs`).
 
 #[cfg(test)]

@@ -161,8 +161,8 @@ pub(crate) fn default_cache(logical_pages: u32) -> u32 {
 }
 
 /// Returns the free blocks that one GC run may need where relocated pages may be uncached. These
-/// are a cold block; a mapping block each for a conversion and for the relocated pages; a failing
-/// program; on MLC a pair backup.
+/// are a cold block; a mapping block each for a conversion and for the relocated pages; one whose
+/// program fails; on MLC a pair backup. A second that fails is in `for_failures`.
 fn reserve(profile: &Profile) -> u32 {
     if profile.is_mlc() { 6 } else { 4 }
 }

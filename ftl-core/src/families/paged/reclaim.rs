@@ -193,8 +193,8 @@ impl<P: Policy> PagedFtl<P> {
         Ok(to_u32(total))
     }
 
-    /// Returns the number of loaded pages from this one on, at most [`RUN`], up to the first that is
-    /// not valid any more: `enforce_window` has just rewritten it.
+    /// Returns the number of loaded pages from this one on, at most [`RUN`], up to the first that
+    /// is not valid any more: `enforce_window` has just rewritten it.
     fn map_pages_from(&self, first: usize) -> Result<usize, FtlError> {
         let pages = &self.gc.pages;
         let end = pages.from.len().min(first + RUN);

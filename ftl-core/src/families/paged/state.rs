@@ -47,7 +47,8 @@ pub(crate) struct PagedMap<P> {
     pub(super) tags: Vec<PageTag>,
     /// Mapping pages that a conversion writes.
     pub(super) to_write: Vec<u32>,
-    /// Entries that a write-back leaves out, by index in their mapping page, in the order of its changes.
+    /// Entries that a write-back leaves out, by index in their mapping page, in the order of its
+    /// changes.
     pub(super) left: Vec<u16>,
     /// Pages that a write-back supersedes, or [`UNMAPPED`], in the order of the changes.
     pub(super) superseded: Vec<u32>,

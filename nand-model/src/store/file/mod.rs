@@ -16,10 +16,9 @@
 //!   number of that life. So a reused slot needs no clearing.
 //!
 //! If the process dies, everything is in the page cache but pages that a batch keeps, which nobody
-//! acknowledged (`batch.rs`). If the host fails, the
-//! disk has any subset of the writes since the last sync. [`FileStore::open`] keeps the longest
-//! unbroken sequence of operations and undoes the rest. The result is that of a power cut at an
-//! earlier operation. docs/FORMAT.md has the proof.
+//! acknowledged (`batch.rs`). If the host fails, the disk has any subset of the writes since the
+//! last sync. [`FileStore::open`] keeps the longest unbroken sequence of operations and undoes the
+//! rest. The result is that of a power cut at an earlier operation. docs/FORMAT.md has the proof.
 
 mod batch;
 mod cache_area;
@@ -145,7 +144,7 @@ impl Store for FileStore {
     /// Maps a file that is in the host's page cache. Another one is read by calls: a page fault
     /// reads megabytes around the place from the disk, and the scan needs a small part of them.
     fn expect_scan(&self) {
-        // The opening has read the beginning of each slot.
+        // Opening has read the beginning of a slot's records, if any.
         let last = self.layout.geometry.pages_per_block - 1;
         let blocks = (0..self.blocks.len()).step_by(self.blocks.len().div_ceil(PROBES));
         let mut slots = blocks

@@ -42,7 +42,7 @@ impl Slice {
 }
 
 impl Disk for Slice {
-    /// The creator of the slices has mapped the whole disk.
+    /// The store maps the whole disk.
     fn map(&self, _bytes: u64) {}
     #[inline]
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: every byte of the allocation is initialised once and never zeroed again, so that a
 //! read goes straight into the reply. An allocation grows only as far as its owner requests, and
-//! [`Buffer::relax`] shrinks it to its resting size.
+//! by two alignments. [`Buffer::relax`] shrinks it to its resting size.
 
 /// Alignment of a payload that [`Buffer::align`] makes room for: that of the host's pages. The
 /// kernel copies an unaligned one a third slower into the page cache.

@@ -106,6 +106,14 @@ fn writes_wait_for_a_flush_and_units_of_a_page_are_written_together() {
 }
 
 #[test]
+fn zeros_of_a_part_of_a_unit_wait_for_a_trim_that_the_host_refused() {
+    let (volume, handles, _) = cached();
+    handles.set(END_OF_BATCH, Trap::Fail(FtlError::HostFull));
+    let zeros = volume.write_zeroes(9 * 1024 + 100, 100);
+    assert_eq!((errno_of(zeros), handles.calls()), (ENOSPC, Vec::new()));
+}
+
+#[test]
 fn a_restart_finds_the_entry_that_fills_the_ring() {
     let (volume, handles, memory) = cached();
     let entries = RING / (512 + 512);

@@ -329,7 +329,8 @@ impl WriteCache {
         }
     }
 
-    /// Writes zeros into a part of a unit, unless it has none but zeros.
+    /// Writes zeros into a part of a unit. One that has none but zeros may have been trimmed by a
+    /// request that the host refused: the flash has to have that.
     fn zero_part(
         &mut self,
         io: &mut PageIo<'_>,
@@ -340,7 +341,7 @@ impl WriteCache {
         let unit = u64::from(self.shape.unit);
         let page = narrow(offset / u64::from(self.shape.page_bytes));
         if self.index.get(offset / unit).is_none() && !io.ftl.is_mapped(Lpn::new(page))? {
-            return Ok(at);
+            return io.zero(at, offset, len);
         }
         let zeros = vec![0; to_usize(len)];
         let done = self.write(io, at, offset, &zeros)?;

@@ -413,8 +413,8 @@ fn bytes(timeline: &Timeline, state: &State, path: &Path) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// The states of a recovery are those of a recording that begins with the state and has the same
-    /// requests; an image takes one after the other.
+    /// The states of a recovery are those of a recording that begins with the state and has the
+    /// same requests; an image takes one after the other.
     #[test]
     fn states_of_a_recovery_are_those_of_a_recording_of_it(
         first in random(), second in random(), pick in 0usize..64, at_flush in any::<bool>()

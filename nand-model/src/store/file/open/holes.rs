@@ -18,7 +18,7 @@ impl<'a> Holes<'a> {
     }
 
     /// Whether the place is inside the hole that was found last.
-    pub(super) fn is_known(&self, at: u64, bytes: u64) -> bool {
+    fn is_known(&self, at: u64, bytes: u64) -> bool {
         self.hole.0 <= at && at + bytes <= self.hole.1
     }
 

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Numbers and seals of one store. The next store, which another thread uses, has other cache lines.
+/// Numbers and seals of one store. The next store, which another thread uses, has other cache
+/// lines.
 #[repr(align(128))]
 pub(super) struct Member {
     /// Position in the group.

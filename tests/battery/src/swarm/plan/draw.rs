@@ -8,7 +8,7 @@ use ftl_core::schemes::Scheme;
 use nand_model::{Fault, SplitMix};
 
 /// No scheme needs as many free blocks on these devices.
-const MOST_TRIED: u32 = 64;
+const MOST_TRIED: u32 = 1000;
 
 impl Plan {
     /// The scheme of the plan of a seed ([`Plan::draw`]).
@@ -46,22 +46,29 @@ impl Plan {
         };
         // Parameters that the scheme refuses on this shape get their defaults.
         if !plan.starts() {
-            for (key, value) in std::mem::take(&mut plan.device.params) {
-                let values = match value == LEAST {
-                    true => (0..MOST_TRIED).map(|number| number.to_string()).collect(),
-                    false => vec![value],
-                };
-                for value in values {
-                    plan.device.params.push((key.clone(), value));
-                    if plan.starts() {
-                        break;
-                    }
-                    plan.device.params.pop();
-                }
+            let params = std::mem::take(&mut plan.device.params).into_iter();
+            // The least value depends on the others.
+            let (least, others): (Vec<_>, Vec<_>) = params.partition(|(_, value)| value == LEAST);
+            for (key, value) in others {
+                plan.accepts(key, value);
+            }
+            for (key, _) in least {
+                let found = (0..MOST_TRIED).find(|n| plan.accepts(key.clone(), n.to_string()));
+                found.expect("some number is accepted");
             }
         }
         plan.steps = Steps::new(&plan, rng).draw();
         plan
+    }
+
+    /// Sets a parameter, unless the scheme refuses it; returns whether it did.
+    fn accepts(&mut self, key: String, value: String) -> bool {
+        self.device.params.push((key, value));
+        let starts = self.starts();
+        if !starts {
+            self.device.params.pop();
+        }
+        starts
     }
 }
 
