@@ -251,7 +251,7 @@ def test_the_page_shows_the_kept_results(tmp_path, capsys):
     text = "Above.\n" + "".join(f"<!-- begin {name} -->old<!-- end {name} -->\n" for name in page.TABLES) + "Below.\n"
     composed = page.compose(text, results)
     assert composed.startswith("Above.\n<!-- begin") and composed.endswith("-->\nBelow.\n") and "old" not in composed
-    assert "| nbd: 4k: read QD1 | peer | >= 2 | 2.10 (2.00 to 2.20) | met |" in composed
+    assert "| nbd: 4k: read QD1 | peer | >= 2 | 2.100 (2.00 to 2.20) | met |" in composed
     assert "| nbd: memory | - | <= 32 | 20 MiB | met |" in composed
     assert "| 4k: read QD1 | peer | 10 per second | 2.10 (2.00 to 2.20) |" in composed
     assert "What:\n\n| name | us |\n| --- | --- |\n| row | 1.5 |" in composed

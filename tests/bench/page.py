@@ -76,7 +76,7 @@ def targets(results):
         for point in section["points"]:
             for peer, goal in list(point["goals"].items())[:1]:
                 ratio = point["ratios"][peer]
-                shown = f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f})"
+                shown = f"{ratio['median']:.3f} ({ratio['least']:.2f} to {ratio['most']:.2f})"
                 rows.append([f"{name}: {point['name']}", peer, goal["target"], shown, verdict(goal["met"], point["noisy"])])
         for figure in section["figures"]:
             if "target" in figure:

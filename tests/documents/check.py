@@ -10,7 +10,7 @@ from .facts import NAME, SUFFIXES
 # Programs that documents call. Their options are not ours to check.
 FOREIGN_COMMANDS = set(
     "apt apt-get cargo cc chgrp cp curl dd debugfs dnf docker e2fsck fio fuser kill mkfs.ext4 mount nbdcopy"
-    " nbdfuse nbdinfo parallel sbatch ssh systemctl umount valgrind".split()
+    " nbdfuse nbdinfo parallel sbatch ssh systemctl umount".split()
 )
 # Options outside a command, with the program that they belong to.
 FOREIGN_OPTIONS = {"--no-default-features": "cargo", "--dry-run": "cargo publish", "--nocapture": "tests of cargo", "--array": "sbatch", "--norandommap": "fio"}
