@@ -254,7 +254,7 @@ fn options_that_contradict_the_image_are_refused_by_name() {
         "--size",
         "4MiB",
         "--set",
-        "gc.free_threshold=8",
+        "gc.free_threshold=9",
         "--json",
     ]);
     assert_eq!(
@@ -278,8 +278,8 @@ fn options_that_contradict_the_image_are_refused_by_name() {
         ),
         (
             "--set",
-            "gc.free_threshold=9",
-            "the image has parameter gc.free_threshold at 8, not 9",
+            "gc.free_threshold=10",
+            "the image has parameter gc.free_threshold at 9, not 10",
         ),
         ("--scheme", "nosuch", "no scheme \"nosuch\"; there are"),
     ] {

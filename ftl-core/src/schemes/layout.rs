@@ -454,6 +454,24 @@ mod tests {
         }
     }
 
+    /// The least `gc.free_threshold` counts blocks for failures: with fewer, a device ends before it
+    /// has its allowed bad blocks, as 1 of 100 to 1,000 runs of the swarm at that value show.
+    #[test]
+    fn least_free_threshold_counts_failing_blocks() {
+        let profile = Profile::default_profile();
+        let least = |scheme: &Scheme| {
+            let accepts = |value: &u32| {
+                let mut params = Params::default();
+                params.set("gc.free_threshold", &value.to_string());
+                scheme.layout(profile, 64 << 20, 0.07, &params).is_ok()
+            };
+            (0..1000).find(accepts).expect("some value is accepted")
+        };
+        let found = |name| least(Scheme::find(name).unwrap());
+        let schemes = ["pagemap", "lazyftl", "dftl", "mnftl", "bast", "mlam"];
+        assert_eq!(schemes.map(found), [5, 9, 10, 5, 3, 12]);
+    }
+
     /// On a fixed number of blocks the size follows; what a refusal names is not refused.
     #[test]
     fn effective_over_provisioning_determines_the_size_of_fixed_flash() {

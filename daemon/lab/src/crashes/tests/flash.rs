@@ -9,13 +9,13 @@ use ftld_device::record::recorded_profile;
 use ftld_kit::profile_file;
 use nand_model::{Chip, Profile, SplitMix};
 
-/// A device of 256 units.
-fn recorded(scheme: &str) -> Flash {
+/// A device of 256 units, so many of them in a page.
+fn recorded(scheme: &str, units_per_page: u32) -> Flash {
     let scheme = Scheme::find(scheme).unwrap();
     let params = Params::default();
-    let layout = scheme
-        .layout(Profile::default_profile(), 1 << 20, 0.07, &params)
-        .unwrap();
+    let mut profile = *Profile::default_profile();
+    profile.geometry.page_bytes *= units_per_page;
+    let layout = scheme.layout(&profile, 1 << 20, 0.07, &params).unwrap();
     Flash {
         scheme: scheme.name.into(),
         params: BTreeMap::new(),
@@ -30,7 +30,7 @@ fn recorded(scheme: &str) -> Flash {
 #[test]
 fn flash_states_keep_what_was_flushed() {
     for scheme in ["pagemap", "lazyftl", "fast"] {
-        let flash = recorded(scheme);
+        let flash = recorded(scheme, 1);
         for with_flush in [true, false] {
             let mut recorder = Recorder::on(&head(256, Some(flash.clone())));
             recorder.entry(Kind::Base, 200 * UNIT, UNIT, &[7; 4096]);
@@ -90,12 +90,18 @@ fn read(dead: &Dead, timeline: &Timeline) -> Result<Vec<Content>, String> {
     let chip = Chip::over(flash.profile, dead.store.clone()).unwrap();
     let ftl = flash.scheme.start(chip, &flash.config, Start::Mount);
     let mut ftl = ftl.map_err(|error| error.to_string())?;
-    let mut page = vec![0; UNIT as usize];
+    let mut page = vec![0; flash.profile.geometry.page_bytes as usize];
+    let per_page = page.len() as u32 / UNIT as u32;
     let units = timeline.written.iter();
     let mut read = |unit| {
-        let read = ftl.read(0, Lpn::new(unit), &mut page);
-        read.map_err(|error| format!("logical page {unit}: {error}"))?;
-        Ok(timeline.contents.id_of(&page).unwrap())
+        let lpn = unit / per_page;
+        let read = ftl.read(0, Lpn::new(lpn), &mut page);
+        read.map_err(|error| format!("logical page {lpn}: {error}"))?;
+        let from = (unit % per_page) as usize * UNIT as usize;
+        Ok(timeline
+            .contents
+            .id_of(&page[from..][..UNIT as usize])
+            .unwrap())
     };
     units.map(|unit| read(*unit)).collect()
 }
@@ -103,8 +109,11 @@ fn read(dead: &Dead, timeline: &Timeline) -> Result<Vec<Content>, String> {
 /// A mount does not read what is known of the flash, and shares the contents of the last one.
 #[test]
 fn every_state_is_what_reads_find() {
-    for scheme in ["pagemap", "lazyftl", "mnftl", "fast", "superblock"] {
-        let mut recorder = Recorder::on(&head(256, Some(recorded(scheme))));
+    let schemes = ["pagemap", "lazyftl", "mnftl", "fast", "superblock"];
+    let devices = schemes.map(|scheme| (scheme, 1));
+    for (scheme, units_per_page) in devices.into_iter().chain([("pagemap", 4), ("fast", 2)]) {
+        let flash = recorded(scheme, units_per_page);
+        let mut recorder = Recorder::on(&head(256, Some(flash)));
         let mut rng = SplitMix::new(7);
         for number in 0..600 {
             let unit = rng.below(256);
