@@ -454,8 +454,8 @@ mod tests {
         }
     }
 
-    /// The least `gc.free_threshold` counts blocks for failures: with fewer, a device ends before it
-    /// has its allowed bad blocks, as 1 of 100 to 1,000 runs of the swarm at that value show.
+    /// The least `gc.free_threshold` counts blocks for failures: with fewer, a device may end
+    /// before it has its allowed bad blocks.
     #[test]
     fn least_free_threshold_counts_failing_blocks() {
         let profile = Profile::default_profile();

@@ -5,10 +5,10 @@
 //! is its contents in order, from the durable one on.
 //!
 //! Rules: a request takes effect in each unit at one instant between its submission and its reply.
-//! A failed request took effect in that interval or never; what the host refused is in RAM alone
-//! until a FLUSH or the end of the daemon, which loses it. A FLUSH covers the requests answered
-//! before its submission; a FUA reply covers its own request. A crash leaves in each unit one whole
-//! content of its line, or one that unanswered requests make of it.
+//! A failed request took effect in that interval or never; it may be in RAM alone until a FLUSH or
+//! the end of the daemon, which loses it. A FLUSH covers the requests answered before its
+//! submission; a FUA reply covers its own request. A crash leaves in each unit one whole content of
+//! its line, or one that unanswered requests make of it.
 
 mod judge;
 mod worlds;
@@ -410,6 +410,14 @@ mod tests {
         let mut oracle = Oracle::new(1, UNIT, 64);
         let one = oracle.submit(Change::Version(0), 0..32);
         oracle.answered(one, 5, false, false).unwrap();
+        let (mut in_ram, all) = (oracle.clone(), whole(&oracle, &[(0, 0..32)]));
+        in_ram.read(0, &all[..32], 6, 7).unwrap();
+        assert!(in_ram.judge(&all, false).is_ok() && in_ram.judge(&[0; 64], false).is_ok());
+        in_ram.flushed(8);
+        assert!(
+            in_ram.judge(&all, false).is_ok() && in_ram.judge(&[0; 64], false).is_err(),
+            "a FLUSH writes what a read has seen"
+        );
         let half = whole(&oracle, &[(0, 0..16)]);
         assert!(oracle.judge(&half, false).is_ok() && oracle.judge(&[0; 64], false).is_ok());
         oracle.read(0, &[0; 16], 6, 7).unwrap();
