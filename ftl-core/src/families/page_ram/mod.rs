@@ -4,8 +4,8 @@
 //! its number. A write is acknowledged when its page is programmed. If power fails, mount takes the
 //! newest readable version of every page (`recovery.rs`). The map of a scheme may want runs of
 //! pages in the order of their addresses: then GC sorts its copies, and a buffer, if there is one,
-//! the writes that it acknowledges in RAM (`buffer.rs`, `buffered.rs`). A map may predict locations instead of knowing them: then
-//! records decide (`predicted.rs`).
+//! the writes that it acknowledges in RAM (`buffer.rs`, `buffered.rs`). A map may predict locations
+//! instead of knowing them: then records decide (`predicted.rs`).
 
 #[cfg(test)]
 mod author_tests;

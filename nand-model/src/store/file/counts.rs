@@ -1,7 +1,8 @@
 //! Program counts of every page, in RAM.
 //!
 //! Invariant: a programmed page is counted when its operation's number is published, or a batch
-//! keeps it. A clean close writes the counts next to the table; any other open computes them from the records.
+//! keeps it. A clean close writes the counts next to the table; any other open computes them from
+//! the records.
 
 use crate::convert::{index, to_u16, to_u32};
 use crate::image::{ImageInfo, is_zero};

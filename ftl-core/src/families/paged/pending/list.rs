@@ -210,8 +210,8 @@ impl List {
     }
 
     /// Marks the dirty entries as clean, except those at the indexes `left`, in the order of
-    /// [`Self::changes`]. Calls `written` with index and location of each one, which returns whether
-    /// the entry stays. Returns the number of removed entries.
+    /// [`Self::changes`]. Calls `written` with index and location of each one, which returns
+    /// whether the entry stays. Returns the number of removed entries.
     pub(super) fn clean(
         &mut self,
         left: &[u16],
