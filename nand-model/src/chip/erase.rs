@@ -72,7 +72,7 @@ impl<S: Store> Chip<S> {
                 self.forget_op(block);
                 self.counters.note_fault(fault);
                 self.counters.erase_fails += 1;
-                self.mark_bad(block, Bad::Grown)?;
+                self.mark_bad(block, Bad::FailedErase)?;
                 return Err(NandError::EraseFailed(block));
             }
             Verdict::Cut(_) | Verdict::Succeed => {

@@ -452,7 +452,7 @@ impl<S: Store> Chip<S> {
         self.store.program_as(ppn, data, oob, Health::Lost)?;
         self.account_programs(at, block, ppn, 1, cause);
         self.counters.program_fails += 1;
-        self.mark_bad(block, Bad::Grown)?;
+        self.mark_bad(block, Bad::FailedProgram)?;
         Err(NandError::ProgramFailed(ppn))
     }
 

@@ -288,7 +288,8 @@ impl TableEntry {
         out[16] = match self.facts.bad {
             None => 0,
             Some(Bad::Factory) => 1,
-            Some(Bad::Grown) => 2,
+            Some(Bad::FailedProgram) => 2,
+            Some(Bad::FailedErase) => 3,
         };
         out[17] = u8::from(self.facts.erase_interrupted);
         out[18] = u8::from(self.marked);
@@ -308,7 +309,8 @@ impl TableEntry {
         let bad = match bytes[16] {
             0 => None,
             1 => Some(Bad::Factory),
-            2 => Some(Bad::Grown),
+            2 => Some(Bad::FailedProgram),
+            3 => Some(Bad::FailedErase),
             other => {
                 return Err(Invalid::Image(format!(
                     "table entry of block {block} has bad = {other}"
@@ -391,13 +393,13 @@ mod tests {
     fn slot_headers_and_entries_round_trip_and_refuse_every_flip() {
         let facts = BlockFacts {
             erase_count: 8,
-            bad: Some(Bad::Grown),
+            bad: Some(Bad::FailedErase),
             erase_interrupted: true,
             since: 700,
             reads: 1 << 30,
         };
         let header = SlotHeader::new(9, 1 << 40, facts);
-        assert_eq!(header.facts(Some(Bad::Grown)), facts);
+        assert_eq!(header.facts(Some(Bad::FailedErase)), facts);
         let entry = TableEntry {
             slot: Some(3),
             facts,

@@ -60,8 +60,10 @@ impl Health {
 pub enum Bad {
     /// Marked by the manufacturer; the block never held data.
     Factory,
-    /// A program or erase failed; earlier pages stay readable.
-    Grown,
+    /// A program failed; the pages before it stay readable.
+    FailedProgram,
+    /// An erase failed; the pages stay readable.
+    FailedErase,
 }
 
 /// Persistent facts of one block, besides its pages.

@@ -169,7 +169,8 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
         }
         5 => {
             let block = block(input);
-            let bad = [None, Some(Bad::Factory), Some(Bad::Grown)][usize::from(input.u8()) % 3];
+            let reasons = [Bad::Factory, Bad::FailedProgram, Bad::FailedErase];
+            let bad = reasons.get(usize::from(input.u8()) % 4).copied();
             // The image rejects larger erase counts.
             let (erase_count, erase_interrupted) = (input.u32() % (1 << 31), input.u8() & 1 == 1);
             let facts = BlockFacts {

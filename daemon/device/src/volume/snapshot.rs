@@ -105,7 +105,7 @@ impl WearScan {
             match chip.bad(block) {
                 None => self.note(chip.erase_count(block)),
                 Some(Bad::Factory) => self.wear.bad_factory += 1,
-                Some(Bad::Grown) => self.wear.bad_grown += 1,
+                Some(Bad::FailedProgram | Bad::FailedErase) => self.wear.bad_grown += 1,
             }
         }
         self.next = end;

@@ -127,7 +127,7 @@ pub(super) fn blocks_of(shard: usize, chip: &Chip) -> Vec<Block> {
     let block = |block: Pbn| {
         let bad = chip.bad(block).map(|bad| match bad {
             Bad::Factory => "factory",
-            Bad::Grown => "grown",
+            Bad::FailedProgram | Bad::FailedErase => "grown",
         });
         Block {
             block: before + block.raw(),

@@ -245,9 +245,9 @@ impl Store for FileStore {
         let was_bad = self.blocks[block.index()].facts.bad;
         let written = self.write_facts(block, facts);
         let bad = self.blocks[block.index()].facts.bad;
-        // A bad mark commits pages of a mount, so it is synced before any later erase, even if the
-        // other facts of the block could not be written.
-        if bad == Some(Bad::Grown) && bad != was_bad {
+        // The mark of a failed program commits pages of a mount, so it is synced before any later
+        // erase, even if the other facts of the block could not be written. A bad block stays one.
+        if matches!(bad, Some(Bad::FailedProgram | Bad::FailedErase)) && bad != was_bad {
             self.sync.force()?;
         }
         written

@@ -19,7 +19,7 @@ fn block_faults_wait_for_their_turn_on_any_block() {
         ));
         assert_eq!(
             (chip.bad(Pbn::new(block)), read(&mut chip, block, 2)),
-            (Some(Bad::Grown), Ok(Seen::Value(1)))
+            (Some(Bad::FailedProgram), Ok(Seen::Value(1)))
         );
         let other = (block + 1) % 8;
         assert!(erase(&mut chip, other).is_ok() && erase(&mut chip, other).is_ok());
@@ -27,6 +27,7 @@ fn block_faults_wait_for_their_turn_on_any_block() {
             erase(&mut chip, other),
             Err(NandError::EraseFailed(Pbn::new(other)))
         );
+        assert_eq!(chip.bad(Pbn::new(other)), Some(Bad::FailedErase));
         assert_eq!(chip.counters().injected(Fault::ProgramFail), 1);
         assert_eq!(chip.counters().injected(Fault::EraseFail), 1);
         chip.mark_factory_bad_block(Pbn::new((block + 2) % 8))
@@ -142,7 +143,7 @@ fn dead_die<S: Store>(mut chip: Chip<S>) {
         );
         let next = chip.frontier(Pbn::new(block));
         assert!(program(&mut chip, block, next, 9).is_err() && erase(&mut chip, block).is_err());
-        assert_eq!(chip.bad(Pbn::new(block)), Some(Bad::Grown));
+        assert_eq!(chip.bad(Pbn::new(block)), Some(Bad::FailedProgram));
     }
     assert_eq!(
         erase(&mut chip, 5),

@@ -79,7 +79,9 @@ fn no_crash_of_the_host_loses_the_mark_of_a_bad_block() {
                 refused += u32::from(first.is_err());
                 verb(&mut store).expect("the host takes it the second time");
                 let found = sight(&mut reopened(&disk.ended(End::Crash(Crash::Nothing))));
-                let bad = found.iter().filter(|block| block.0.bad == Some(Bad::Grown));
+                let bad = found
+                    .iter()
+                    .filter(|block| block.0.bad == Some(Bad::FailedProgram));
                 let case = format!("{name}, write {after}, {arrives} bytes: {first:?}");
                 assert_eq!(bad.count(), 1, "{case}");
             }
@@ -128,7 +130,7 @@ fn a_mark_that_the_host_refused_is_written_before_its_block_refuses_more() {
             let found = sight(&mut reopened(&disk.ended(End::Crash(Crash::Nothing))));
             assert_eq!(
                 found[0].0.bad,
-                Some(Bad::Grown),
+                Some([Bad::FailedProgram, Bad::FailedErase][number]),
                 "{fault:?}, write {after}: {first:?}"
             );
         }

@@ -197,7 +197,7 @@ fn bad_blocks_refuse_and_keep_what_they_held() {
     );
     assert_eq!(
         (chip.bad(Pbn::new(0)), read(&mut chip, 0, 0)),
-        (Some(Bad::Grown), Ok((0x5A, 0)))
+        (Some(Bad::FailedProgram), Ok((0x5A, 0)))
     );
     assert!(matches!(
         read(&mut chip, 0, 1),
@@ -218,7 +218,7 @@ fn bad_blocks_refuse_and_keep_what_they_held() {
         chip.erase(0, Pbn::new(1), Cause::Gc),
         Err(NandError::EraseFailed(Pbn::new(1)))
     );
-    assert_eq!(chip.bad(Pbn::new(1)), Some(Bad::Grown));
+    assert_eq!(chip.bad(Pbn::new(1)), Some(Bad::FailedErase));
     assert_eq!(
         (chip.counters().program_fails, chip.counters().erase_fails),
         (1, 1)
