@@ -181,7 +181,7 @@ fn read_records(
 /// complete.
 fn lost_before(flash: &Flash, block: Pbn, slots: &[(Ppn, Option<Oob>)]) -> Option<u64> {
     let is_full = index(flash.chip().pages_in(block)) == slots.len();
-    let torn: Vec<Ppn> = if is_full && !is_cut_short(flash, block) {
+    let torn: Vec<Ppn> = if is_full && flash.chip().bad(block).is_none() {
         Vec::new()
     } else {
         suspects(flash, block).collect()
@@ -211,7 +211,7 @@ fn keep_committed(
         |(ppn, slot): &&(Ppn, Option<Oob>)| slot.is_none() && flash.chip().is_programmed(*ppn);
     let lost = to_u32(slots.iter().filter(is_lost).count());
     let readable = slots.iter().filter(|(_, slot)| slot.is_some()).count();
-    if !is_cut_short(flash, block) {
+    if !ended_by_failed_program(flash, block) {
         let suspects: Vec<Ppn> = suspects(flash, block).collect();
         provisional::drop_uncommitted(&mut slots, &suspects);
     }
@@ -226,7 +226,7 @@ fn keep_committed(
 
 /// Returns whether a program without power loss failed in this block: no padding could follow, and
 /// no page before it is missing. A failed erase changes nothing: what is uncommitted stays so.
-fn is_cut_short(flash: &Flash, block: Pbn) -> bool {
+fn ended_by_failed_program(flash: &Flash, block: Pbn) -> bool {
     flash.chip().bad(block) == Some(Bad::FailedProgram)
 }
 

@@ -1,6 +1,6 @@
-//! Provisional pages: a mount's page is committed only by padding after it in its block. This
-//! module determines the padding that a mount must program, and the uncommitted pages that the next
-//! mount must drop.
+//! Provisional pages: a mount's page is committed only by padding after it in its block, or by a
+//! program that fails there. This module determines the padding that a mount must program, and the
+//! uncommitted pages that the next mount must drop.
 //!
 //! Invariants: wherever power fails, the pages between two runs of padding are all committed or all
 //! not. Once [`commits`] has returned true they stay committed, even if a later cut

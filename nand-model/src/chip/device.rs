@@ -283,6 +283,10 @@ impl<S: Store> Chip<S> {
     pub fn into_store(mut self) -> S {
         self.write_hour(self.clocks.busy_until());
         self.write_read_counts();
+        for block in self.refused_marks.clone() {
+            // If the host refuses it again, the block is good at the next start.
+            let _ = self.write_mark(block);
+        }
         self.store
     }
 

@@ -266,7 +266,8 @@ impl SlotHeader {
     }
 }
 
-/// Table entry of one block. While an image is in use only `bad` is up to date.
+/// Table entry of one block. While an image is in use it is written only when the block turns bad:
+/// `bad` and `erase_seq` hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableEntry {
     pub(crate) slot: Option<u32>,

@@ -67,7 +67,7 @@ fn verbs(profile: &Profile) -> Vec<Verb> {
     let (data, oob) = (content(1, bytes), content(2, oob_bytes));
     let grown = BlockFacts {
         erase_count: 9,
-        bad: Some(Bad::FailedProgram),
+        bad: Some(Bad::FailedErase),
         ..BlockFacts::default()
     };
     let read = move |store: &mut FileStore, first, pages: usize| {

@@ -81,7 +81,7 @@ fn no_crash_of_the_host_loses_the_mark_of_a_bad_block() {
                 let found = sight(&mut reopened(&disk.ended(End::Crash(Crash::Nothing))));
                 let bad = found
                     .iter()
-                    .filter(|block| block.0.bad == Some(Bad::FailedProgram));
+                    .filter(|block| block.0.bad == Some(Bad::FailedErase));
                 let case = format!("{name}, write {after}, {arrives} bytes: {first:?}");
                 assert_eq!(bad.count(), 1, "{case}");
             }
@@ -136,6 +136,76 @@ fn a_mark_that_the_host_refused_is_written_before_its_block_refuses_more() {
         }
     }
     assert!(refused.iter().all(|count| *count > 0), "{refused:?}");
+}
+
+/// A stop writes the marks that the host refused.
+#[test]
+fn a_mark_that_the_host_refused_is_written_at_a_stop() {
+    let mut refused = 0;
+    for profile in shapes() {
+        let (used, block) = (used(profile), Pbn::new(0));
+        let (page, geometry) = (profile.geometry.page(block, 4), profile.geometry);
+        let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+        for after in 0..8 {
+            let disk = used.copy();
+            let mut chip = Chip::open(profile, reopened(&disk)).unwrap();
+            let fault = BlockFault::next(block, Fault::ProgramFail);
+            chip.update_faults(|plan| plan.block_faults.push(fault));
+            fail(&disk, Call::Write(0), after, 1);
+            let failed = chip.program(0, page, &data, &oob, Cause::Host);
+            disk.clear_faults();
+            if chip.bad(block).is_none() {
+                continue;
+            }
+            refused += u32::from(failed != Err(NandError::ProgramFailed(page)));
+            chip.into_store().close().unwrap();
+            let found = sight(&mut reopened(&disk));
+            assert_eq!(found[0].0.bad, Some(Bad::FailedProgram), "write {after}");
+        }
+    }
+    assert!(refused > 0, "the host refused no mark");
+}
+
+/// A crash of the host may undo the erase before a failed program, and keep the block's mark.
+#[test]
+fn a_failed_program_is_none_of_the_life_before_it() {
+    let (mut kept, mut undone) = (0, 0);
+    for profile in shapes() {
+        let (used, block) = (used(profile), Pbn::new(0));
+        let (page, geometry) = (profile.geometry.page(block, 0), profile.geometry);
+        let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+        let before = sight(&mut reopened(&used.copy())).swap_remove(0);
+        for seed in 0..40 {
+            let disk = used.copy();
+            let mut chip = Chip::open(profile, reopened(&disk)).unwrap();
+            let fault = BlockFault::next(block, Fault::ProgramFail);
+            chip.update_faults(|plan| plan.block_faults.push(fault));
+            chip.erase(0, block, Cause::Gc).unwrap();
+            fail(&disk, Call::Sync, 0, 1);
+            let failed = chip.program(0, page, &data, &oob, Cause::Host);
+            assert!(matches!(failed, Err(NandError::Host(_))), "{failed:?}");
+            disk.clear_faults();
+            let end = match seed {
+                0 => End::Kill,
+                _ => End::Crash(Crash::Writes(seed)),
+            };
+            for _ in 0..2 {
+                let mut store = reopened(&disk.ended(end));
+                let found = sight(&mut store).swap_remove(0);
+                let is_old = found.1 == before.1;
+                let most = if is_old {
+                    Bad::FailedErase
+                } else {
+                    Bad::FailedProgram
+                };
+                let case = format!("seed {seed}: {:?}", found.0);
+                assert!(found.0.bad.is_none_or(|bad| bad == most), "{case}");
+                kept += u32::from(found.0.bad.is_some());
+                undone += u32::from(is_old && found.0.bad.is_some());
+            }
+        }
+    }
+    assert!(undone > 0 && kept >= undone, "{undone} of {kept}");
 }
 
 /// The next operation has the number of the refused one, so no host crash may keep that one.

@@ -9,6 +9,7 @@ use super::opener::{Opener, Records, damaged};
 use super::report::OpenReport;
 use crate::convert::{index, to_u64};
 use crate::image::{CORE_BYTES, Header, ImageError, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader};
+use crate::store::Bad;
 use crate::store::file::file_store::Block;
 
 impl Opener<'_> {
@@ -37,8 +38,9 @@ impl Opener<'_> {
         report.slots_sealed = pass.sealed;
         report.ops_kept = cut - synced_seq;
 
-        for (block, entry) in self.read_entries()?.into_iter().enumerate() {
-            found.blocks[block].facts.bad = entry.facts.bad;
+        let entries = self.read_entries()?;
+        for (block, entry) in found.blocks.iter_mut().zip(&entries) {
+            block.facts.bad = entry.facts.bad;
         }
         for (slot, head) in (0..).zip(&heads) {
             let Some(head) = head.filter(|head| head.erase_seq <= cut) else {
@@ -53,6 +55,14 @@ impl Opener<'_> {
                 };
                 // The hour of a block's first program is a lower bound of the device's hour.
                 header.hour = header.hour.max(head.since);
+            }
+        }
+        for (block, entry) in found.blocks.iter_mut().zip(&entries) {
+            // The program failed after an erase that is undone: its mark says nothing of the pages
+            // before that erase.
+            let bad = &mut block.facts.bad;
+            if *bad == Some(Bad::FailedProgram) && block.erase_seq != entry.erase_seq {
+                *bad = Some(Bad::FailedErase);
             }
         }
         let undone = if pass.newest > cut {
