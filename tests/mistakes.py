@@ -67,7 +67,7 @@ HUNTERS = [
     hunter("swarm", f"{TESTS} suites", CORE, ends=False, args=("swarm::",), **DRAWN),
     hunter("regressions", f"{TESTS} suites", CORE, most=10, ends=False, args=("regressions::",)),
     hunter("nand-model", "-p nand-model", {"nand-model"}, most=25, ends=False),
-    hunter("ftld lib", "-p ftld -p ftld-lab -p ftld-device -p ftld-kit --no-default-features --lib", {"daemon"}, level=0, most=60),
+    hunter("ftld lib", "-p ftld -p ftld-lab -p ftld-device -p ftld-kit --no-default-features --lib", {"daemon"}, level=0, most=80),
     hunter("nbd_engine", NBD, {"daemon"}, level=0, most=20, args=("engine::",)),
     hunter("nbd_commands", NBD, {"daemon"}, level=0, most=20, args=("commands::",)),
     hunter("daemon_swarm", "-p ftld-tests --test daemon", CORE | {"daemon"}, level=1, most=100, ends=False, args=("daemon_swarm::",), **DRAWN),

@@ -95,6 +95,8 @@ struct Runner<'p, W: World> {
     bad_before: Option<usize>,
     /// Bad blocks when the chip was opened last.
     bad_at_open: usize,
+    /// Failed programs before the current step.
+    failed_before: u64,
     /// Whether the disk refuses erases.
     erases_fail: bool,
     /// Whether the device was shut down cleanly since it last served, without a later fault.
@@ -131,6 +133,7 @@ impl<'p, W: World> Runner<'p, W> {
             failing: None,
             bad_before: None,
             bad_at_open: 0,
+            failed_before: 0,
             erases_fail: false,
             stopped: false,
         };
@@ -180,6 +183,7 @@ impl<'p, W: World> Runner<'p, W> {
         if !batch::may_contain(step) {
             self.end_batch()?;
         }
+        self.failed_before = self.failed_programs();
         match step {
             Step::Do(op) => self.request(op),
             Step::Batch(requests) => self.begin_batch(*requests),

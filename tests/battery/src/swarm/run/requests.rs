@@ -7,7 +7,7 @@ use crate::payload::Seen;
 use crate::swarm::oracle::{Cost, Oracle};
 use crate::swarm::world::World;
 use crate::workload::HostOp;
-use ftl_core::{FtlError, Lpn};
+use ftl_core::{Ftl, FtlError, Lpn};
 use nand_model::{Nanos, SyncHandle};
 
 impl<'p, W: World> Runner<'p, W> {
@@ -200,10 +200,17 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     /// Whether a device may refuse writes: more blocks are bad than its data sheet allows, or its
-    /// parts have silent faults.
+    /// parts have silent faults. Or, as programs that fail in a row may use up all
+    /// other blocks, more of them failed in this request than blocks may still turn bad.
     pub(super) fn may_give_up(&mut self) -> bool {
         let spare = spare_blocks(self.rig).len();
-        self.oracle.cost() == Cost::Service || self.bad_blocks() > spare
+        let in_a_row = self.failed_programs().saturating_sub(self.failed_before);
+        self.oracle.cost() == Cost::Service || self.bad_blocks() + in_a_row as usize > spare
+    }
+
+    pub(super) fn failed_programs(&self) -> u64 {
+        let of = |ftl: &dyn Ftl| ftl.chip().counters().program_fails;
+        self.ftl.as_deref().map_or(0, of)
     }
 
     /// Whether a read may end with this error.
