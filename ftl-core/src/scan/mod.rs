@@ -224,8 +224,8 @@ fn keep_committed(
     kept
 }
 
-/// Returns whether a program without power loss failed in this block: no padding could follow, and
-/// no page before it is missing. A failed erase changes nothing: what is uncommitted stays so.
+/// Returns whether a program without power loss failed in this block: no padding could follow. A
+/// failed erase changes nothing: what is uncommitted stays so.
 fn ended_by_failed_program(flash: &Flash, block: Pbn) -> bool {
     flash.chip().bad(block) == Some(Bad::FailedProgram)
 }

@@ -246,8 +246,8 @@ impl Store for FileStore {
         let written = self.write_facts(block, facts);
         let bad = self.blocks[block.index()].facts.bad;
         // The mark of a failed program commits pages of a mount, so it is synced before any later
-        // erase, even if the other facts of the block could not be written. A block whose erase
-        // failed is found bad as well.
+        // erase, even if the other facts of the block could not be written. That of a failed erase
+        // is synced so that no restart uses the block again.
         if matches!(bad, Some(Bad::FailedProgram | Bad::FailedErase)) && bad != was_bad {
             self.sync.force()?;
         }

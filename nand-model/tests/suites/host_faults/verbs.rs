@@ -208,6 +208,34 @@ fn a_failed_program_is_none_of_the_life_before_it() {
     assert!(undone > 0 && kept >= undone, "{undone} of {kept}");
 }
 
+/// The failed sync of a mark may leave it in the page cache alone. An opening that finds it writes
+/// it again.
+#[test]
+fn no_crash_of_the_host_loses_the_mark_that_an_opening_found() {
+    let mut found_bad = 0;
+    for profile in shapes() {
+        let (used, block) = (used(profile), Pbn::new(0));
+        let (page, geometry) = (profile.geometry.page(block, 4), profile.geometry);
+        let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+        for after in 0..8 {
+            let disk = used.copy();
+            let mut chip = Chip::open(profile, reopened(&disk)).unwrap();
+            let fault = BlockFault::next(block, Fault::ProgramFail);
+            chip.update_faults(|plan| plan.block_faults.push(fault));
+            fail(&disk, Call::Sync, 0, 1);
+            fail(&disk, Call::Write(0), after, u64::MAX);
+            chip.program(0, page, &data, &oob, Cause::Host).unwrap_err();
+            let killed = disk.ended(End::Kill);
+            let found = sight(&mut reopened(&killed))[0].0.bad;
+            let crashed = killed.ended(End::Crash(Crash::Nothing));
+            let later = sight(&mut reopened(&crashed))[0].0.bad;
+            assert_eq!(later, found, "write {after}");
+            found_bad += u32::from(found.is_some());
+        }
+    }
+    assert!(found_bad > 0, "no opening found the mark");
+}
+
 /// The next operation has the number of the refused one, so no host crash may keep that one.
 #[test]
 fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {

@@ -81,6 +81,12 @@ impl Opener<'_> {
             if rewrites_all {
                 self.rewrite_table()?;
             }
+            // A mount may rely on the mark of a block that turned bad in use.
+            for (block, entry) in entries.iter().enumerate() {
+                if !rewrites_all && !matches!(entry.facts.bad, None | Some(Bad::Factory)) {
+                    self.rewrite_entry(block)?;
+                }
+            }
             for (slot, head) in (0..).zip(&heads) {
                 if pass.late[index(slot)] || head.is_some_and(|head| head.erase_seq > synced_seq) {
                     self.rewrite_late(slot, synced_seq)?;

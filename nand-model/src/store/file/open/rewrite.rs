@@ -7,7 +7,7 @@
 use super::holes::Holes;
 use super::opener::{Opener, Records, io_error};
 use crate::convert::{to_u32, to_u64};
-use crate::image::{ImageError, SLOT_HEADER_BYTES};
+use crate::image::{ImageError, SLOT_HEADER_BYTES, TABLE_ENTRY_BYTES};
 
 impl Opener<'_> {
     pub(super) fn rewrite_table(&self) -> Result<(), ImageError> {
@@ -15,6 +15,12 @@ impl Opener<'_> {
         self.read(self.layout.table_at(), &mut table)?;
         debug_assert!(!table.is_empty(), "a table has an entry for each block");
         self.write_again(self.layout.table_at(), &table)
+    }
+
+    pub(super) fn rewrite_entry(&self, block: usize) -> Result<(), ImageError> {
+        let (at, mut entry) = (self.layout.entry_at(block), [0; TABLE_ENTRY_BYTES]);
+        self.read(at, &mut entry)?;
+        self.write_again(at, &entry)
     }
 
     /// Writes a slot's header and records again unchanged. A hole is skipped: the content of a free

@@ -97,6 +97,8 @@ struct Runner<'p, W: World> {
     bad_at_open: usize,
     /// Failed programs before the current step.
     failed_before: u64,
+    /// Whether programs that failed in a row may have used up the blocks.
+    used_up: bool,
     /// Whether the disk refuses erases.
     erases_fail: bool,
     /// Whether the device was shut down cleanly since it last served, without a later fault.
@@ -134,6 +136,7 @@ impl<'p, W: World> Runner<'p, W> {
             bad_before: None,
             bad_at_open: 0,
             failed_before: 0,
+            used_up: false,
             erases_fail: false,
             stopped: false,
         };
@@ -183,6 +186,7 @@ impl<'p, W: World> Runner<'p, W> {
         if !batch::may_contain(step) {
             self.end_batch()?;
         }
+        self.used_up |= self.fails_in_a_row();
         self.failed_before = self.failed_programs();
         match step {
             Step::Do(op) => self.request(op),

@@ -182,6 +182,9 @@ impl<'p, W: World> Runner<'p, W> {
             FtlError::ReadOnly(_) | FtlError::Corrupt(_) if self.may_give_up() => {
                 return self.end_with("end of life");
             }
+            FtlError::ReadOnly(_) if self.used_up || self.fails_in_a_row() => {
+                return self.end_with("blocks used up by programs that fail in a row");
+            }
             error if is_lost_map_page(error) && self.oracle.cost() >= Cost::Pages => {
                 // The next start rebuilds the page.
                 self.classes.note("mapping page lost in use");
@@ -200,12 +203,17 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     /// Whether a device may refuse writes: more blocks are bad than its data sheet allows, or its
-    /// parts have silent faults. Or, as programs that fail in a row may use up all
-    /// other blocks, more of them failed in this request than blocks may still turn bad.
+    /// parts have silent faults.
     pub(super) fn may_give_up(&mut self) -> bool {
         let spare = spare_blocks(self.rig).len();
-        let in_a_row = self.failed_programs().saturating_sub(self.failed_before);
-        self.oracle.cost() == Cost::Service || self.bad_blocks() + in_a_row as usize > spare
+        self.oracle.cost() == Cost::Service || self.bad_blocks() > spare
+    }
+
+    /// Whether programs that fail in a row may have used up the blocks: 16 of one step, and more
+    /// than blocks may still turn bad.
+    pub(super) fn fails_in_a_row(&mut self) -> bool {
+        let failed = self.failed_programs().saturating_sub(self.failed_before) as usize;
+        failed >= 16 && self.bad_blocks() + failed > spare_blocks(self.rig).len()
     }
 
     pub(super) fn failed_programs(&self) -> u64 {
