@@ -194,7 +194,7 @@ impl Flash {
         self.pseq
     }
 
-    /// Records that a mount found a program with this number.
+    /// Numbers the following programs above this one: a mount found it, or a version reached it.
     pub(crate) fn observe_pseq(&mut self, pseq: u64) {
         self.pseq = self.pseq.max(pseq);
     }

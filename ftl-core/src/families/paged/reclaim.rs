@@ -380,10 +380,8 @@ impl<P: Policy> PagedFtl<P> {
         for ((i, ppn), owner) in unknown.into_iter().zip(owners) {
             let lpn =
                 owner.ok_or_else(|| FtlError::Corrupt(format!("valid page {ppn} has no owner")))?;
-            self.gc
-                .pages
-                .name(i, self.map.settings.copy_role, lpn, self.next_ver);
-            self.next_ver += 1;
+            let ver = self.version_of_next_program();
+            self.gc.pages.name(i, self.map.settings.copy_role, lpn, ver);
         }
         Ok(())
     }

@@ -100,6 +100,15 @@ impl<P: Policy> PagedFtl<P> {
         Ok(())
     }
 
+    /// Returns a version for a page that is programmed next, and makes sure that the program's
+    /// number is not smaller. If the host refuses that program, versions have advanced without it,
+    /// and the next mount would give the version to another write.
+    pub(super) fn version_of_next_program(&mut self) -> u64 {
+        let ver = self.new_version();
+        self.space.flash.observe_pseq(ver - 1);
+        ver
+    }
+
     /// Refills the pool of free blocks. Every mount after a cut abandons the rest of the open
     /// blocks. If GC ran only at host writes, repeated cuts would use up the free blocks.
     fn refill_pool(&mut self) -> Result<(), FtlError> {

@@ -98,8 +98,7 @@ impl<P: Policy> PagedFtl<P> {
             self.retire_records()?;
         }
         self.ensure_space(MAP)?;
-        let ver = self.next_ver;
-        self.next_ver += 1;
+        let ver = self.version_of_next_program();
         let range = TrimRange {
             lpn: first,
             count,
