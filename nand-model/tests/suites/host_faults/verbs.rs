@@ -90,6 +90,13 @@ fn no_crash_of_the_host_loses_the_mark_of_a_bad_block() {
     assert!(refused > 10, "{refused}");
 }
 
+/// Returns a chip on this disk whose next operation of this kind fails in the block.
+fn failing(profile: Profile, disk: &SimDisk, block: Pbn, fault: Fault) -> Chip<FileStore> {
+    let mut chip = Chip::open(profile, reopened(disk)).unwrap();
+    chip.update_faults(|plan| plan.block_faults.push(BlockFault::next(block, fault)));
+    chip
+}
+
 /// A mark that the host refused when its block turned bad is written before the block refuses
 /// anything else: a caller that continues on another block relies on the mark.
 #[test]
@@ -101,9 +108,8 @@ fn a_mark_that_the_host_refused_is_written_before_its_block_refuses_more() {
         let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
         for (number, after) in (0..2).flat_map(|number| (0..8).map(move |after| (number, after))) {
             let disk = used.copy();
-            let mut chip = Chip::open(profile, reopened(&disk)).unwrap();
             let fault = [Fault::ProgramFail, Fault::EraseFail][number];
-            chip.update_faults(|plan| plan.block_faults.push(BlockFault::next(block, fault)));
+            let mut chip = failing(profile, &disk, block, fault);
             let verb = |chip: &mut Chip<FileStore>| match number {
                 0 => chip.program(0, page, &data, &oob, Cause::Host),
                 _ => chip.erase(0, block, Cause::Gc),
@@ -148,9 +154,7 @@ fn a_mark_that_the_host_refused_is_written_at_a_stop() {
         let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
         for after in 0..8 {
             let disk = used.copy();
-            let mut chip = Chip::open(profile, reopened(&disk)).unwrap();
-            let fault = BlockFault::next(block, Fault::ProgramFail);
-            chip.update_faults(|plan| plan.block_faults.push(fault));
+            let mut chip = failing(profile, &disk, block, Fault::ProgramFail);
             fail(&disk, Call::Write(0), after, 1);
             let failed = chip.program(0, page, &data, &oob, Cause::Host);
             disk.clear_faults();
@@ -177,9 +181,7 @@ fn a_failed_program_is_none_of_the_life_before_it() {
         let before = sight(&mut reopened(&used.copy())).swap_remove(0);
         for seed in 0..40 {
             let disk = used.copy();
-            let mut chip = Chip::open(profile, reopened(&disk)).unwrap();
-            let fault = BlockFault::next(block, Fault::ProgramFail);
-            chip.update_faults(|plan| plan.block_faults.push(fault));
+            let mut chip = failing(profile, &disk, block, Fault::ProgramFail);
             chip.erase(0, block, Cause::Gc).unwrap();
             fail(&disk, Call::Sync, 0, 1);
             let failed = chip.program(0, page, &data, &oob, Cause::Host);
@@ -189,8 +191,10 @@ fn a_failed_program_is_none_of_the_life_before_it() {
                 0 => End::Kill,
                 _ => End::Crash(Crash::Writes(seed)),
             };
+            let ended = disk.ended(end);
+            // The second opening finds what the first one left.
             for _ in 0..2 {
-                let mut store = reopened(&disk.ended(end));
+                let mut store = reopened(&ended);
                 let found = sight(&mut store).swap_remove(0);
                 let is_old = found.1 == before.1;
                 let most = if is_old {
@@ -219,9 +223,7 @@ fn no_crash_of_the_host_loses_the_mark_that_an_opening_found() {
         let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
         for after in 0..8 {
             let disk = used.copy();
-            let mut chip = Chip::open(profile, reopened(&disk)).unwrap();
-            let fault = BlockFault::next(block, Fault::ProgramFail);
-            chip.update_faults(|plan| plan.block_faults.push(fault));
+            let mut chip = failing(profile, &disk, block, Fault::ProgramFail);
             fail(&disk, Call::Sync, 0, 1);
             fail(&disk, Call::Write(0), after, u64::MAX);
             chip.program(0, page, &data, &oob, Cause::Host).unwrap_err();
