@@ -5,7 +5,8 @@
 # A block ```sh may follow a line `**COLUMN:**`; then only readers of that column type it. Every line of a block has to succeed.
 # A block ```text after it, or after the blocks of all columns, is its output: its lines are searched for in their order, as
 # beginnings of lines; `...` is left out.
-# Numbers may differ by a quarter or by 3; process numbers, times of day and folders by anything.
+# Numbers may differ by a quarter or by 3, and so may the block of a place BLOCK:PAGE: factory-bad blocks differ. Process numbers,
+# times of day and folders may differ by anything.
 
 # page_script FILE FIRST COLUMN...: what is to be typed from the heading FIRST to the end of that section, or of the page if it is
 # the title. Prints `# LINE` for each block, `$ COMMAND` and `> OUTPUT`.
@@ -37,8 +38,13 @@ page_shows() {
   awk '
     function number(word) { return word ~ /^[(]?[0-9][0-9,]*(\.[0-9]+)?[%:;,)]?$/ }
     function value(word) { gsub(/[(),%:;]/, "", word); return word + 0 }
-    function alike(a, b, x, y, far) {
+    function is_place(word) { return word ~ /^[0-9]+:[0-9]+$/ }
+    function alike(a, b, x, y, far, of_a, of_b) {
       if (a == b) return 1
+      if (is_place(a) && is_place(b)) {
+        split(a, of_a, ":"); split(b, of_b, ":")
+        return of_a[2] == of_b[2] && alike(of_a[1], of_b[1])
+      }
       if (!number(a) || !number(b)) return 0
       x = value(a); y = value(b)
       far = x > y ? x - y : y - x
