@@ -8,6 +8,7 @@ use crate::ftl::Ftl;
 use nand_model::store::MemStore;
 use nand_model::{BlockFacts, Cut, FaultPlan, Health, Pbn, Profile, SplitMix, Store};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Starts a scheme under test.
@@ -139,15 +140,25 @@ pub(crate) fn agrees_with_a_model<P: Policy>(
 
 /// Flash that outlives its scheme, also after a failed mount.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<MemStore>>);
+pub(crate) struct Shared {
+    store: Arc<Mutex<MemStore>>,
+    /// The host refuses the next erase.
+    refused: Arc<AtomicBool>,
+}
 
 impl Shared {
     fn new(profile: &Profile) -> Self {
-        Shared(Arc::new(Mutex::new(MemStore::new(profile.geometry))))
+        Self::over(MemStore::new(profile.geometry))
+    }
+    fn over(store: MemStore) -> Self {
+        Shared {
+            store: Arc::new(Mutex::new(store)),
+            refused: Arc::default(),
+        }
     }
     /// Returns an independent copy.
     fn branch(&self) -> Self {
-        Shared(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
+        Self::over(self.store.lock().unwrap().clone())
     }
     fn start<P: Policy>(
         &self,
@@ -168,7 +179,7 @@ impl Shared {
 
 impl Store for Shared {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
-        self.0.lock().unwrap().load(each)
+        self.store.lock().unwrap().load(each)
     }
     fn read(
         &mut self,
@@ -177,25 +188,31 @@ impl Store for Shared {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
-        self.0.lock().unwrap().read(first, data, oobs, health)
+        self.store.lock().unwrap().read(first, data, oobs, health)
     }
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap().program(first, count, data, oobs)
+        self.store.lock().unwrap().program(first, count, data, oobs)
     }
     fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()> {
-        self.0.lock().unwrap().program_as(ppn, data, oob, health)
+        self.store
+            .lock()
+            .unwrap()
+            .program_as(ppn, data, oob, health)
     }
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap().and_oob(ppn, oob)
+        self.store.lock().unwrap().and_oob(ppn, oob)
     }
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()> {
-        self.0.lock().unwrap().set_health(ppn, health)
+        self.store.lock().unwrap().set_health(ppn, health)
     }
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
-        self.0.lock().unwrap().erase(block, facts)
+        if self.refused.swap(false, Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.store.lock().unwrap().erase(block, facts)
     }
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
-        self.0.lock().unwrap().set_facts(block, facts)
+        self.store.lock().unwrap().set_facts(block, facts)
     }
 }
 
@@ -330,7 +347,28 @@ pub(crate) fn survives_cuts<P: Policy>(
     checkpoints
 }
 
-fn small_slc() -> Profile {
+/// The host refuses the erase before a trim a few times. Then the next process writes the page.
+pub(crate) fn a_refused_trim_uses_up_no_version<P: Policy>(new: New<P>, profile: Profile) {
+    let config = config(400, &[]);
+    let flash = Shared::new(&profile);
+    let start = |how| flash.start(new, profile, &config, how, None).unwrap();
+    drop(start(Start::Format));
+    // After a process that just ended, free blocks are erased again before their use.
+    let mut ftl = start(Start::Mount);
+    write(&mut ftl, 0, 1);
+    for _ in 0..4 {
+        flash.refused.store(true, Relaxed);
+        ftl.trim(0, Lpn::new(0), 1).unwrap_err();
+    }
+    ftl.trim(0, Lpn::new(0), 1).unwrap();
+    drop(ftl);
+    let mut ftl = start(Start::Mount);
+    write(&mut ftl, 0, 2);
+    drop(ftl);
+    assert_eq!(read(&mut start(Start::Mount), 0), 2);
+}
+
+pub(crate) fn small_slc() -> Profile {
     let slc = profile("slc-2k", 72);
     Profile {
         geometry: Geometry {

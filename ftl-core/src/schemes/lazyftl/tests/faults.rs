@@ -3,6 +3,12 @@
 use super::*;
 
 #[test]
+fn a_refused_trim_uses_up_no_version() {
+    common::a_refused_trim_uses_up_no_version(new, common::small_slc());
+    common::a_refused_trim_uses_up_no_version(new, profile("torture", 64));
+}
+
+#[test]
 fn a_block_that_fails_when_nothing_lives_in_it_leaves_the_update_area() {
     let (mut ftl, _) = small_paper_device();
     let page = 5;
