@@ -128,6 +128,9 @@ impl<'a> Steps<'a> {
         if !large && self.plan.has_mild_bit_errors() && self.rng.one_in(3) {
             self.short_sessions();
         }
+        if !large && device.on_disk && self.rng.one_in(4) {
+            self.refused_in_short_sessions();
+        }
         let length = self.rng.below(30);
         self.requests(first, length);
         let last = self.down();
@@ -265,6 +268,33 @@ impl<'a> Steps<'a> {
                 Step::Do(HostOp::Idle(1 << 20)),
                 Step::Down(how, Restart::default()),
             ]);
+        }
+    }
+
+    /// Short sessions that write and trim the same few pages, in which the host refuses erases.
+    fn refused_in_short_sessions(&mut self) {
+        let pages = self.plan.device.pages;
+        let few = 1 + self.rng.below(u64::from(pages.min(12)));
+        let from = self.rng.below(u64::from(pages) - few + 1) as u32;
+        for _ in 0..8 {
+            let times = 1 + self.rng.below(4);
+            self.steps
+                .push(Step::Disk(DiskFault::Erases(times, ENOSPC)));
+            for _ in 0..1 + self.rng.below(6) {
+                let at = self.rng.below(few);
+                let (lpn, count) = (from + at as u32, 1 + self.rng.below(few - at) as u32);
+                self.steps.push(Step::Do(match self.rng.one_in(2) {
+                    true => HostOp::Trim { lpn, count },
+                    false => HostOp::Write {
+                        lpn,
+                        count,
+                        fua: false,
+                    },
+                }));
+            }
+            let how = pick(self.rng, &[Down::Stop, Down::Kill, Down::Kill]);
+            self.steps
+                .extend([Step::Mend, Step::Down(how, Restart::default())]);
         }
     }
 
