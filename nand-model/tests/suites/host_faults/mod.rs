@@ -9,7 +9,7 @@ use crate::host::{EIO, ENOSPC, content, fresh, shapes};
 use ftld_host_disk::{Crash, End, ReadFault, SimDisk, SyncFault, WriteFault};
 use nand_model::{
     Access, Bad, BlockFacts, BlockFault, Cause, Cells, Chip, Fault, FileStore, Health, ImageError,
-    NandError, Pbn, Ppn, Profile, Store, SyncError,
+    NandError, Nanos, Pbn, Ppn, Profile, Store, SyncError,
 };
 use std::io;
 

@@ -97,6 +97,12 @@ fn failing(profile: Profile, disk: &SimDisk, block: Pbn, fault: Fault) -> Chip<F
     chip
 }
 
+fn program(chip: &mut Chip<FileStore>, page: Ppn) -> Result<Nanos, NandError> {
+    let geometry = chip.geometry();
+    let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+    chip.program(0, page, &data, &oob, Cause::Host)
+}
+
 /// A mark that the host refused when its block turned bad is written before the block refuses
 /// anything else: a caller that continues on another block relies on the mark.
 #[test]
@@ -104,14 +110,13 @@ fn a_mark_that_the_host_refused_is_written_before_its_block_refuses_more() {
     let mut refused = [0; 2];
     for profile in shapes() {
         let (used, block) = (used(profile), Pbn::new(0));
-        let (page, geometry) = (profile.geometry.page(block, 4), profile.geometry);
-        let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+        let page = profile.geometry.page(block, 4);
         for (number, after) in (0..2).flat_map(|number| (0..8).map(move |after| (number, after))) {
             let disk = used.copy();
             let fault = [Fault::ProgramFail, Fault::EraseFail][number];
             let mut chip = failing(profile, &disk, block, fault);
             let verb = |chip: &mut Chip<FileStore>| match number {
-                0 => chip.program(0, page, &data, &oob, Cause::Host),
+                0 => program(chip, page),
                 _ => chip.erase(0, block, Cause::Gc),
             };
             fail(&disk, Call::Write(0), after, 1);
@@ -150,13 +155,12 @@ fn a_mark_that_the_host_refused_is_written_at_a_stop() {
     let mut refused = 0;
     for profile in shapes() {
         let (used, block) = (used(profile), Pbn::new(0));
-        let (page, geometry) = (profile.geometry.page(block, 4), profile.geometry);
-        let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+        let page = profile.geometry.page(block, 4);
         for after in 0..8 {
             let disk = used.copy();
             let mut chip = failing(profile, &disk, block, Fault::ProgramFail);
             fail(&disk, Call::Write(0), after, 1);
-            let failed = chip.program(0, page, &data, &oob, Cause::Host);
+            let failed = program(&mut chip, page);
             disk.clear_faults();
             if chip.bad(block).is_none() {
                 continue;
@@ -176,15 +180,14 @@ fn a_failed_program_is_none_of_the_life_before_it() {
     let (mut kept, mut undone) = (0, 0);
     for profile in shapes() {
         let (used, block) = (used(profile), Pbn::new(0));
-        let (page, geometry) = (profile.geometry.page(block, 0), profile.geometry);
-        let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+        let page = profile.geometry.page(block, 0);
         let before = sight(&mut reopened(&used.copy())).swap_remove(0);
         for seed in 0..40 {
             let disk = used.copy();
             let mut chip = failing(profile, &disk, block, Fault::ProgramFail);
             chip.erase(0, block, Cause::Gc).unwrap();
             fail(&disk, Call::Sync, 0, 1);
-            let failed = chip.program(0, page, &data, &oob, Cause::Host);
+            let failed = program(&mut chip, page);
             assert!(matches!(failed, Err(NandError::Host(_))), "{failed:?}");
             disk.clear_faults();
             let end = match seed {
@@ -219,14 +222,13 @@ fn no_crash_of_the_host_loses_the_mark_that_an_opening_found() {
     let mut found_bad = 0;
     for profile in shapes() {
         let (used, block) = (used(profile), Pbn::new(0));
-        let (page, geometry) = (profile.geometry.page(block, 4), profile.geometry);
-        let (data, oob) = (vec![1; geometry.page_len()], vec![2; geometry.oob_len()]);
+        let page = profile.geometry.page(block, 4);
         for after in 0..8 {
             let disk = used.copy();
             let mut chip = failing(profile, &disk, block, Fault::ProgramFail);
             fail(&disk, Call::Sync, 0, 1);
             fail(&disk, Call::Write(0), after, u64::MAX);
-            chip.program(0, page, &data, &oob, Cause::Host).unwrap_err();
+            program(&mut chip, page).unwrap_err();
             let killed = disk.ended(End::Kill);
             let found = sight(&mut reopened(&killed))[0].0.bad;
             let crashed = killed.ended(End::Crash(Crash::Nothing));
