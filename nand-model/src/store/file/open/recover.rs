@@ -80,11 +80,12 @@ impl Opener<'_> {
         if !self.read_only {
             if rewrites_all {
                 self.rewrite_table()?;
-            }
-            // A mount may rely on the mark of a block that turned bad in use.
-            for (block, entry) in entries.iter().enumerate() {
-                if !rewrites_all && !matches!(entry.facts.bad, None | Some(Bad::Factory)) {
-                    self.rewrite_entry(block)?;
+            } else {
+                // A mount may rely on the mark of a block that turned bad in use.
+                for (block, entry) in entries.iter().enumerate() {
+                    if !matches!(entry.facts.bad, None | Some(Bad::Factory)) {
+                        self.rewrite_entry(block)?;
+                    }
                 }
             }
             for (slot, head) in (0..).zip(&heads) {
