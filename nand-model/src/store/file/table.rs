@@ -1,11 +1,10 @@
 //! The block table: written in full at a clean close, and entry by entry when a block turns bad.
 //!
 //! Invariants: while an image is in use, only the bad marks in its table are current, with the
-//! erase number of their life. A block that turns bad in use is synced at once, under the caller's
-//! lock: marks have no operation number, and a host crash that loses one must not keep what was
-//! done because of it. An entry is
-//! smaller than a sector, so a host crash leaves its old or its new bytes; a partially written
-//! entry is written again.
+//! number of the erase before them. A block that turns bad in use is synced at once, under the
+//! caller's lock: a mark has no operation number of its own, and a host crash that loses one must
+//! not keep what was done because of it. An entry is smaller than a sector, so a host crash leaves
+//! its old or its new bytes; a partially written entry is written again.
 
 use super::file_store::{Block, FileStore};
 use super::open::ERASES_MAX;
