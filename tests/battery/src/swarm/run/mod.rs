@@ -97,7 +97,7 @@ struct Runner<'p, W: World> {
     bad_at_open: usize,
     /// Failed programs before the current step.
     failed_before: u64,
-    /// Whether programs that failed in a row may have used up the blocks.
+    /// What [`Runner::blocks_used_up`] found so far.
     used_up: bool,
     /// Whether the disk refuses erases.
     erases_fail: bool,
@@ -186,7 +186,7 @@ impl<'p, W: World> Runner<'p, W> {
         if !batch::may_contain(step) {
             self.end_batch()?;
         }
-        self.used_up |= self.fails_in_a_row();
+        self.blocks_used_up();
         self.failed_before = self.failed_programs();
         match step {
             Step::Do(op) => self.request(op),

@@ -182,7 +182,7 @@ impl<'p, W: World> Runner<'p, W> {
             FtlError::ReadOnly(_) | FtlError::Corrupt(_) if self.may_give_up() => {
                 return self.end_with("end of life");
             }
-            FtlError::ReadOnly(_) if self.used_up || self.fails_in_a_row() => {
+            FtlError::ReadOnly(_) if self.blocks_used_up() => {
                 return self.end_with("blocks used up by programs that fail in a row");
             }
             error if is_lost_map_page(error) && self.oracle.cost() >= Cost::Pages => {
@@ -209,11 +209,12 @@ impl<'p, W: World> Runner<'p, W> {
         self.oracle.cost() == Cost::Service || self.bad_blocks() > spare
     }
 
-    /// Whether programs that fail in a row may have used up the blocks: 16 of one step, and more
-    /// than blocks may still turn bad.
-    pub(super) fn fails_in_a_row(&mut self) -> bool {
+    /// Whether programs that failed in a row, in this step or an earlier one, may have used up the
+    /// blocks: 16 of one step, and more than blocks may still turn bad.
+    pub(super) fn blocks_used_up(&mut self) -> bool {
         let failed = self.failed_programs().saturating_sub(self.failed_before) as usize;
-        failed >= 16 && self.bad_blocks() + failed > spare_blocks(self.rig).len()
+        self.used_up |= failed >= 16 && self.bad_blocks() + failed > spare_blocks(self.rig).len();
+        self.used_up
     }
 
     pub(super) fn failed_programs(&self) -> u64 {

@@ -139,8 +139,7 @@ impl<'p, W: World> Runner<'p, W> {
         if let Some(reason) = read_only
             && !self.host_fails()
             && !self.may_give_up()
-            && !self.used_up
-            && !self.fails_in_a_row()
+            && !self.blocks_used_up()
         {
             return Err(format!("read-only at a stop: {reason}"));
         }
